@@ -1,7 +1,5 @@
 """The commands from Python: the same words, and data that comes back."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -9,6 +7,7 @@ from command_line import built, run_info
 from delta_rlvr import api
 from delta_rlvr.cli import main
 from delta_rlvr.training.request import RunRequest
+from rows import write_rows
 
 SMALL = {"per_device_train_batch_size": 8, "num_generations": 4, "eval_problems": 4, "eval_samples": 2}
 
@@ -44,8 +43,7 @@ def test_report_evaluate_and_explain(trained, tmp_path):
     result = api.evaluate(["phrased-sums"], limit=3, k=2, max_tokens=16, output=str(tmp_path / "out"))
     assert result.summary()["problems"] == 3
     rows = [{"prompt": "1+1?", "response": text, "reward": reward} for text, reward in (("2", 1.0), ("3 4", 0.0))]
-    (tmp_path / "rollouts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    explained = api.explain("builtin", tmp_path / "rollouts.jsonl", methods=["delta", "grpo"])
+    explained = api.explain("builtin", write_rows(tmp_path / "rollouts.jsonl", rows), methods=["delta", "grpo"])
     weights = explained.records["delta"].weights
     assert len(weights) == sum(len(one.ids) for one in explained.passes)
     np.testing.assert_allclose(weights.mean().item(), 1.0, rtol=1e-5)  # float32, few tokens

@@ -1,13 +1,14 @@
 """The rules of the house that a reader relies on."""
 
 import ast
-import importlib.util
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from delta_rlvr.user_code import module_at
 
 SOURCE = Path(__file__).parent.parent / "src" / "delta_rlvr"
 STANDARD = set(sys.stdlib_module_names) | {"__future__"}
@@ -16,11 +17,7 @@ PAGE = (SOURCE.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 @pytest.fixture(scope="module")
 def rooms():
-    path = SOURCE.parents[1] / "scripts" / "rooms.py"
-    spec = importlib.util.spec_from_file_location("rooms", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_at(str(SOURCE.parents[1] / "scripts" / "rooms.py"))
 
 
 def test_rooms_import_in_their_order_and_never_in_a_circle(rooms):
@@ -102,6 +99,24 @@ def test_core_imports_torch_and_the_standard_library_alone(room):
             else:
                 own = {"triton"} if path.name == "kernels.py" else set()  # it comes with torch
                 assert top in STANDARD | {"torch", "jaxtyping"} | own, f"{path.name} imports {module}"
+
+
+def test_the_run_folder_needs_numpy_alone():
+    beside = (
+        "runs",
+        "exit_codes",
+        "files",
+        "specs",
+        "hints",
+        "score_units",
+        "words",
+        "weight_words",
+        "models",
+        "rewards",
+    )
+    own = tuple(f"delta_rlvr.{name}" for name in beside)
+    modules = set().union(*map(imported_modules, (SOURCE / "runs").glob("*.py")))
+    assert {name.split(".")[0] for name in modules if not name.startswith(own)} - STANDARD == {"numpy"}
 
 
 @pytest.mark.parametrize("room", ["tasks", "evaluate", "report", "runs"])

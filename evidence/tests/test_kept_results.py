@@ -6,12 +6,14 @@ import json
 import runpy
 import statistics
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from delta_evidence.learning.curves import curves_figure, smooth
-from delta_evidence.learning.protocol import read_protocols
+from delta_evidence.learning.heldout import Decoding, HeldoutSettings
+from delta_evidence.learning.protocol import ArmSettings, Primary, Protocol, TrainingSettings, read_protocols
 from delta_evidence.learning.runner import Study
 from delta_evidence.learning.table import markdown, sentences, study_table
 from delta_evidence.measured.bench import MeasuredBench
@@ -32,6 +34,19 @@ KEPT = sorted(place.parent.relative_to(DATA) for place in DATA.rglob("runs.jsonl
 @pytest.mark.parametrize("path", sorted(PROTOCOLS.glob("*.yaml")), ids=lambda path: path.stem)
 def test_shipped_protocols_can_be_read(path: Path) -> None:
     assert all(protocol.runs() for protocol in read_protocols(path))
+
+
+def test_every_key_is_explained() -> None:
+    """In the table of the page, and in the protocol that shows them all."""
+    kinds = (Protocol, TrainingSettings, ArmSettings, HeldoutSettings, Primary, Decoding)
+    keys = {one.name for kind in kinds for one in fields(kind)} - {"name", "arm_settings", "folder"}
+    page = (ROOT / "evidence" / "docs" / "studies.md").read_text()
+    example = (PROTOCOLS / "example.yaml").read_text()
+    assert {key for key in keys if f"`{key}`" not in page} == set()
+    assert {key for key in keys if f"{key}:" not in example} == set()
+    (protocol,) = read_protocols(PROTOCOLS / "example.yaml")
+    assert protocol.settings("less entropy") == ArmSettings("dapo", None, -0.01)
+    assert [one.temperature for one in protocol.heldout.also] == [0, 0.6]
 
 
 def kept_study(folder: Path) -> Study:
@@ -99,7 +114,8 @@ def test_faster_learning_on_smollm2_by_an_independent_loop() -> None:
 
 
 def test_curves_are_means_over_a_window() -> None:
-    assert smooth([0.0, 1, 2, 3, 4, 5]) == [1.0, 1.5, 2.0, 3.0, 3.5, 4.0]
+    assert smooth([0.0, 1, 5, 3, 4, 5]) == [0.0, 2.0, 2.6, 3.6, 4.0, 5.0]
+    assert smooth([0.0]) == [0.0]
     figure = (DATA / "main" / "curves.svg").read_text()
     assert "delta-context (12 seeds)" in figure
     assert "delta-context (12 pairs)" in figure

@@ -12,6 +12,7 @@ from delta_evidence.leaderboard import leaderboard, markdown, replace_table
 from delta_evidence.learning.outcome import Outcome
 from delta_evidence.learning.protocol import Run
 from delta_rlvr.cli import main
+from rows import write_rows
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,35 +21,77 @@ def study(folder: Path, name: str, runs: list[tuple[str, int, float, float | Non
     """A study folder as `delta-rlvr study` leaves it: (arm, seed, every batch's accuracy, held-out accuracy)."""
     place = folder / name
     place.mkdir(parents=True)
+    contents = protocol.pop("contents", {})
     written = {"model": "builtin", "training": {"steps": 2}, "reward_noise": 0.0, **protocol}
-    (place / "protocol.json").write_text(json.dumps({"protocol": written}))
+    (place / "protocol.json").write_text(json.dumps({"protocol": written, "contents": contents}))
     unread = [0.0, 0.0]
     lines = [
         Outcome(Run("sums", arm, seed), 0.1, after, [speed, speed], *[unread] * 5).as_dict()
         for arm, seed, speed, after in runs
     ]
-    (place / "runs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_rows(place / "runs.jsonl", lines)
 
 
 def test_pairs_by_hand(tmp_path: Path) -> None:
     runs = [("dapo", 0, 0.50, 0.6), ("dapo", 1, 0.40, 0.6), ("delta", 0, 0.53, 0.5), ("delta", 1, 0.41, 0.6)]
-    # The third has no partner, the fourth diverged, the fifth is no method.
+    # The fifth has no partner, the sixth diverged, the seventh is no method.
     runs += [("delta", 2, 0.9, 0.9), ("surprise", 0, 0.1, None), ("patched-side", 0, 0.9, 0.9)]
     study(tmp_path, "one", runs)
     study(tmp_path, "two", runs)  # the same runs again count once
-    study(tmp_path, "one/variant", [("dapo", 5, 0.1, 0.1), ("delta", 5, 0.9, 0.9)])  # other settings
+    study(tmp_path, "deep/er", [("dapo", 7, 0.5, 0.5), ("grpo", 7, 0.5, 0.5)])
     board = leaderboard(tmp_path)
     assert board.columns == ["bundled policy"]
-    assert [row.method for row in board.rows] == ["delta"]
-    (row,) = board.rows
-    assert row.pairs == {"bundled policy": 2}
-    assert row.learning["bundled policy"].mean == pytest.approx(0.02)
-    assert row.held_out["bundled policy"] == pytest.approx(-0.05)
+    assert [row.method for row in board.rows] == ["delta", "grpo"]
+    row = board.rows[0]
+    assert len(row.learning["bundled policy"]) == 2
+    assert row.over_training("bundled policy").mean == pytest.approx(0.02)
+    assert row.at_the_end("bundled policy") == pytest.approx(-0.05)
     # Student's t with one degree of freedom: 12.706 times the standard error, 1 point.
     assert markdown(board) == (
         "## Tiny policies\n\n**bundled policy**\n\n| method | over training | at the end | pairs |\n|---|---|---|---|\n"
         "| `delta` | +2.0 (-10.7 to +14.7) | -5.0 | 2 |\n"
+        "| `grpo` | +0.0 | +0.0 | 1 |\n"
     )
+    assert board.left_out == [
+        "one, delta: 1 run, no finished run of dapo with the same seed",
+        "one, surprise: 1 run, diverged",
+        "one, patched-side: 1 run, no method of this version",
+        "two, delta: 1 run, no finished run of dapo with the same seed",
+        "two, surprise: 1 run, diverged",
+        "two, patched-side: 1 run, no method of this version",
+        "two, delta: 2 runs of tasks and seeds that one has",
+    ]
+    # A study's own folder is read too.
+    assert [row.method for row in leaderboard(tmp_path / "one").rows] == ["delta"]
+
+
+def test_a_users_rule_is_what_the_protocol_recorded(tmp_path: Path) -> None:
+    runs = [
+        ("dapo", 0, 0.5, 0.6),
+        ("rules.py:Mine", 0, 0.6, 0.6),
+        ("softer", 0, 0.55, 0.6),
+        ("my.rules:Mine", 0, 0.5, 0.6),
+    ]
+    own = {"softer": {"method": "rules.py:Mine?by=0.5"}}
+    contents = {"rules.py:Mine": "0123456789", "rules.py:Mine?by=0.5": "0123456789"}
+    study(tmp_path, "one", runs, arm_settings=own, contents=contents)
+    study(tmp_path, "two", runs[:2], contents={"rules.py:Mine": "abcdefabcdef"})
+    study(tmp_path, "three", [("slow", 0, 0.5, 0.6)], baseline="slow")
+    board = leaderboard(tmp_path)
+    assert [row.method for row in board.rows] == [
+        "my.rules:Mine", "rules.py:Mine 01234567", "rules.py:Mine abcdefab", "softer (rules.py:Mine?by=0.5 01234567)"
+    ]  # fmt: skip
+    assert board.left_out == ["three: no finished run of dapo"]
+
+
+def test_delta_on_the_same_pairs(tmp_path: Path) -> None:
+    # Two draws of DAPO's run of seed 0: delta's row has the first, and stands beside grpo with the second.
+    study(tmp_path, "one", [("dapo", 0, 0.50, 0.6), ("delta", 0, 0.52, 0.6)])
+    study(tmp_path, "two", [("dapo", 0, 0.48, 0.6), ("delta", 0, 0.53, 0.6), ("grpo", 0, 0.52, 0.6)])
+    study(tmp_path, "three", [("dapo", 1, 0.48, 0.6), ("grpo", 1, 0.52, 0.6)])
+    text = markdown(leaderboard(tmp_path))
+    assert "| `delta` | +2.0 | - | +0.0 | 1 |" in text
+    assert "| `grpo` | +4.0 | +5.0 (1) | +0.0 | 2 |" in text
 
 
 def test_other_settings_are_other_columns(tmp_path: Path) -> None:
@@ -56,19 +99,19 @@ def test_other_settings_are_other_columns(tmp_path: Path) -> None:
     study(tmp_path, "one", runs)
     study(tmp_path, "two", runs, training={"steps": 4})
     study(tmp_path, "three", runs, model="folder/large.gguf")
-    # Every arm at a rate of its own; arms that are more than a method are no rows.
+    # Every arm at a rate of its own; an arm that is more than a method is a row of its own.
     mixed = [*runs, ("penalised", 0, 0.9, 0.9)]
     own = {"delta": {"learning_rate": 1e-4}, "penalised": {"method": "dapo", "entropy_bonus": -0.1}}
     study(tmp_path, "four", mixed, model="folder/large.gguf", arm_settings=own)
     board = leaderboard(tmp_path)
-    assert board.real == ["large.gguf, lr own", "large.gguf, lr 0.0005"]
+    assert board.real == ["large.gguf, lr own (four)", "large.gguf"]
     assert board.tiny == ["bundled policy, steps 2", "bundled policy, steps 4"]
-    assert [row.method for row in board.rows] == ["delta"]
-    assert board.rows[0].pairs == dict.fromkeys(board.columns, 1)
+    assert [row.method for row in board.rows] == ["delta", "penalised (dapo)"]
+    assert {column: len(pairs) for column, pairs in board.rows[0].learning.items()} == dict.fromkeys(board.columns, 1)
     headings = [line for line in markdown(board).splitlines() if line.startswith(("#", "*"))]
     assert headings == [
         "## Language models",
-        *("**large.gguf, lr own**", "**large.gguf, lr 0.0005**"),
+        *("**large.gguf, lr own (four)**", "**large.gguf**"),
         "## Tiny policies",
         *("**bundled policy, steps 2**", "**bundled policy, steps 4**"),
     ]
@@ -77,7 +120,7 @@ def test_other_settings_are_other_columns(tmp_path: Path) -> None:
 def test_the_largest_gain_comes_first(tmp_path: Path) -> None:
     runs = [("dapo", 0, 0.5, 0.6), ("delta", 0, 0.4, 0.6), ("ktae", 0, 0.7, 0.6), ("grpo", 0, 0.5, 0.6)]
     study(tmp_path, "one", runs)
-    rows = [line.split("`")[1] for line in markdown(leaderboard(tmp_path)).splitlines() if "`" in line]
+    rows = [line.split("`")[1] for line in markdown(leaderboard(tmp_path)).splitlines() if line.startswith("| `")]
     assert rows == ["ktae", "grpo", "delta"]
 
 
@@ -105,7 +148,7 @@ def test_mistakes_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(["leaderboard", str(tmp_path / "nowhere")]) == 2
     assert "is no folder" in capsys.readouterr().err
     assert main(["leaderboard", str(tmp_path)]) == 2
-    assert "nothing to rank" in capsys.readouterr().err
+    assert "nothing to show" in capsys.readouterr().err
     (tmp_path / "credit_bench.json").write_text("{")
     assert main(["leaderboard", str(tmp_path)]) == 2
     assert "cannot be read" in capsys.readouterr().err

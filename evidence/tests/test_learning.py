@@ -229,14 +229,8 @@ def test_outcomes_say_what_the_weights_did() -> None:
     # Both saw the same rollouts. Without weights the share of the update is what it is, and nothing correlates or saturates.
     assert first["update_share_positive"] == first["update_share_plain"]
     assert second["update_share_plain"] == pytest.approx(first["update_share_plain"], rel=rounding(MODEL))
-    assert first.keys() == {
-        "weight_positive_mean",
-        "weight_negative_mean",
-        "update_share_positive",
-        "update_share_plain",
-        "weight_gini",
-        "weight_effective_share",
-    }
+    spread = {"weight_positive_mean", "weight_negative_mean", "weight_gini", "weight_effective_share"}
+    assert first.keys() == spread | {"update_share_positive", "update_share_plain"}
     assert (first["weight_gini"], first["weight_effective_share"]) == (0.0, 1.0)
     assert second.keys() == set(DIAGNOSTICS)
     kept = Outcome.of(runs[1], weighed, before=0.5, after=0.5)
@@ -322,9 +316,10 @@ TINY = {
 
 
 def write(folder: Path, **changes: Any) -> Path:
-    """A protocol's file, but for what is changed."""
+    """A protocol's file, but for what is changed; without the keys that are None."""
     place = folder / "tiny.yaml"
-    place.write_text(yaml.safe_dump(TINY | changes, sort_keys=False))
+    written = {key: value for key, value in (TINY | changes).items() if value is not None}
+    place.write_text(yaml.safe_dump(written, sort_keys=False))
     return place
 
 
@@ -370,7 +365,12 @@ def test_variants_change_what_they_say(tmp_path: Path) -> None:
         ("tasks: [no-such-task]", "no-such-task"),
         ("tasks: phrased-sums", "tasks: give a list"),
         ("arms: [dapo, delta]", "number of seeds each"),
-        ("training: {learning_rate: 5e-4}", "as in 5.0e-4"),
+        ("training: {steps: 1e2}", "steps: give a whole number, not 100.0"),
+        ("training: {prompts: four}", "prompts: give a whole number, not 'four'"),
+        ("question: null", "add `question:`, one line that the study answers"),
+        ("tasks: null", "add `tasks:`, as in"),
+        ("primary: {arm: delta}", "primary: add `task:`"),
+        ("heldout: {also: [{samples: 2}]}", "also: add `temperature:`"),
         ("variants: {a: 3}", r"variants\.a: give key"),
         ("arms: {dapo: 2, fast: {seeds: 2, method: detla}}", "delta"),
         ("arms: {dapo: 2, fast: {seeds: 2, method: dapo, learning_rate: -1.0}}", "learning_rate=-1"),
@@ -389,6 +389,42 @@ def test_mistakes_are_named(tmp_path: Path, change: str, words: str) -> None:
         read_protocols(write(tmp_path, **yaml.safe_load(change)))
 
 
+def test_numbers_may_be_written_without_a_point(tmp_path: Path) -> None:
+    place = write(tmp_path)
+    place.write_text(
+        place.read_text().replace("arms:", "reward_noise: 1e-1\narms:\n  grpo: {seeds: 1, learning_rate: 2E-5}", 1)
+    )
+    (protocol,) = read_protocols(place)
+    assert (protocol.reward_noise, protocol.settings("grpo").learning_rate) == (0.1, 2e-5)
+
+
+def test_a_rule_is_sought_beside_its_protocol(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    rules = (Path(__file__).parents[2] / "tests" / "own_rule" / "my_rules.py").read_text()
+    (tmp_path / "mine.py").write_text(rules)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "there.py").write_text(rules)
+    monkeypatch.chdir(elsewhere)
+    arms = {"dapo": 1, "mine.py:FirstHalf": 1, "own": {"seeds": 1, "method": "there.py:FirstHalf"}}
+    protocol = protocol_of(tmp_path, arms=arms)
+    methods = [protocol.method(arm) for arm in protocol.arms]
+    assert methods == ["dapo", f"{tmp_path}/mine.py:FirstHalf", "there.py:FirstHalf"]
+    study = Study(protocol, tmp_path / "out")
+    study.write_protocol(Machine())
+    kept = json.loads((tmp_path / "out" / "protocol.json").read_text())
+    assert kept["contents"].keys() == {"mine.py:FirstHalf", "there.py:FirstHalf"}
+    assert "folder" not in kept["protocol"]
+    # Without the files the kept outcomes still give their table; runs are refused.
+    study._keep([outcome(arm, 0, 0.4, 0.4) for arm in arms])
+    (tmp_path / "mine.py").unlink()
+    command = ["study", str(tmp_path / "tiny.yaml"), "--output", str(tmp_path / "out")]
+    assert main([*command, "--table"]) == 0
+    assert "mine.py:FirstHalf" in capsys.readouterr().out
+    (tmp_path / "out" / "runs.jsonl").unlink()
+    assert main(command) == 2
+    assert "mine.py: there is no such file" in capsys.readouterr().err
+
+
 def test_the_command_goes_on_where_it_was_stopped(tmp_path: Path, capsys: Any) -> None:
     place, folder = write(tmp_path), tmp_path / "out"
     assert main(["study", str(place), "--output", str(folder), "--runs-at-once", "1"]) == 0
@@ -401,9 +437,6 @@ def test_the_command_goes_on_where_it_was_stopped(tmp_path: Path, capsys: Any) -
     assert "3 runs, 2 to go" in capsys.readouterr().out
     again = (folder / "runs.jsonl").read_text().splitlines()
     assert [json.loads(line)["curve"] for line in again] == [json.loads(line)["curve"] for line in lines]
-    write(tmp_path, training=TINY["training"] | {"steps": 4})
-    assert main(["study", str(place), "--output", str(folder)]) == 2
-    assert "another training" in capsys.readouterr().err
     write(tmp_path, arms={"dapo": 3, "delta": 1})
     for given, told in (
         (["--dtype", "bfloat16"], "holds runs in float32"),

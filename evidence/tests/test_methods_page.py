@@ -1,6 +1,5 @@
 """docs/methods.md: every method that has a name stands in it, and its costs are the measured ones."""
 
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -8,9 +7,11 @@ from pathlib import Path
 from delta_evidence.leaderboard import replace_table
 from delta_rlvr.commands.methods import listed
 from delta_rlvr.objectives import all_methods
+from delta_rlvr.user_code import module_at
 
 ROOT = Path(__file__).parents[2]
 DOCS, RESULTS = ROOT / "docs", ROOT / "evidence" / "results"
+SCRIPT = module_at(str(ROOT / "scripts" / "methods_page.py"))
 PAGE = (DOCS / "methods.md").read_text(encoding="utf-8")
 
 
@@ -20,22 +21,15 @@ def ours():
     return [method for method in named if type(method.rule).__module__.startswith("delta_rlvr.")]
 
 
-def script():
-    spec = importlib.util.spec_from_file_location("methods_page", ROOT / "scripts" / "methods_page.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_table_is_what_the_script_makes():
     assert len(ours()) > 40
-    table = script().table(ours())
+    table = SCRIPT.table(ours())
     assert replace_table(PAGE, table) == PAGE, "run scripts/methods_page.py"
     assert all(table.count(f"\n| `{method.name}` | ") == 1 for method in ours())
 
 
 def test_the_order_is_that_of_the_command():
-    names = re.findall(r"^\| `([^`]+)` \|", script().table(ours()), re.MULTILINE)
+    names = re.findall(r"^\| `([^`]+)` \|", SCRIPT.table(ours()), re.MULTILINE)
     assert names[:2] == ["delta", "dapo"]
     lines = [line.split()[0] for line in listed(ours()) if re.match(r"  [a-z]", line)]
     assert names == [name for name in lines if name in names]

@@ -131,13 +131,9 @@ def test_settings_after_the_name():
     assert label("delta?proxy=head&scope=group&refinements=0") == "delta head group K=0"
     for spec, told in (
         ("dleta", "did you mean 'delta'"),
-        ("delta?proxy=haed", "choose one of"),
-        ("delta?proxy", "key=value"),
-        ("dapo?scope=group", "'dapo' has no setting 'scope'"),
         ("delta?proxy=full", "gradient over all parameters .* which a study cannot give"),
         ("sapo", "grpo"),
         ("oracle-best", "oracle-only"),
-        ("oracle?lambda_max=0.2", "lambda_min=0.8 is above lambda_max=0.2"),
     ):
         with pytest.raises(ValueError, match=told):
             bench_method(spec)
@@ -146,16 +142,8 @@ def test_settings_after_the_name():
 @pytest.mark.parametrize(
     "spec",
     [
-        "delta",
-        "delta-head",
-        "delta-topk",
-        "delta?proxy=topk_hidden&scope=group&top_k=3",
-        "delta-context",
-        "delta-sharpness",
-        "delta-random",
-        "surprise",
-        "entropy",
-        "dapo-ft?quantile=0.5",
+        *("delta", "delta-head", "delta-topk", "delta?proxy=topk_hidden&scope=group&top_k=3", "delta-context"),
+        *("delta-sharpness", "delta-random", "surprise", "entropy", "dapo-ft?quantile=0.5"),
     ],
 )
 def test_shared_stores_change_no_weight(spec, policy, rollouts):
@@ -180,12 +168,6 @@ def test_shared_stores_change_no_weight(spec, policy, rollouts):
         torch.testing.assert_close(
             weigher.weights(bench_method(spec).rho, given), alone.padded(alone.weights, rollouts.mask)
         )
-
-
-def test_grpo_is_a_mean_over_responses(policy, rollouts):
-    weights = BatchWeigher(rollouts, policy.head[0].detach(), number=0).weights(bench_method("grpo").rho)
-    lengths = rollouts.mask.sum(1)
-    assert weights[0, 0].item() == pytest.approx(rollouts.mask.sum().item() / (16 * lengths[0].item()))
 
 
 # ------------------------------------------------------------------ measures of a batch

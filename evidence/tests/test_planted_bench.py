@@ -63,6 +63,13 @@ def test_the_command_writes_what_it_promises(bench, tmp_path):
     ET.fromstring((bench / "credit_bench.svg").read_text())
 
 
+def test_proxies_are_measured_where_a_rule_has_one(tmp_path, capsys):
+    given = [*TINY, "--methods", "entropy", "--batches", "1"]
+    assert main(["credit-bench", *given, "--output", str(tmp_path)]) == 0
+    assert "Proxies against" not in capsys.readouterr().out
+    assert not (tmp_path / "proxy_agreement.json").exists()
+
+
 def test_a_lost_batch_is_measured_again_and_alike(bench, capsys):
     lost = bench / PlannedBatch("builtin", "phrased-sums", 1).path
     before, kept = lost.read_text(), bench / PlannedBatch("builtin", "phrased-sums", 0).path
@@ -180,14 +187,14 @@ def test_sentences_say_only_what_the_intervals_support():
     assert "On right responses delta finds" in sure[0]
     assert "Above 1 - p on the same rollouts: delta." in sure[0]
     assert "Below chance: delta." in sure[1]
-    assert "No weight is above 1 - p there." in sure[1]
+    assert "No weight is shown to be above 1 - p there." in sure[1]
     alone = bench_result([document("a", 0, [("surprise", 0.6, 0.8)])], SETTINGS)
     assert sentences(alone) == [
         "Some policy and task has fewer than two batches to measure: no intervals, and nothing is concluded here."
     ]
     unsure = sentences(run([0.50, 0.90, 0.50, 0.90]))
     assert "delta finds" in unsure[0]
-    assert "No weight is above 1 - p there." in unsure[0]
+    assert "No weight is shown to be above 1 - p there." in unsure[0]
 
 
 def test_what_is_found_by_the_reward_is_what_shuffling_takes_away():

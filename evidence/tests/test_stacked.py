@@ -183,26 +183,6 @@ def test_prompts_read_once_give_what_whole_rows_give(kind, copies, layout):
         assert_close(one, other)
 
 
-def test_runs_do_not_see_each_other():
-    """Run 0 alone, and beside runs with other weights, one of them broken: the same values and the same gradient."""
-    models = three_models("qwen3")
-    with torch.no_grad():
-        models[2].model.norm.weight.fill_(torch.nan)
-    alone, together = stack_of(models[:1]), stack_of(models)
-    ids, mask = ragged_batch(together.head.shape[1], 3)
-    results = []
-    for policy in (alone, together):
-        runs = policy.runs
-        hidden = row_hidden(policy, ids[:runs], mask[:runs])
-        logps, _ = policy.token_logps(hidden[:, :, :-1], ids[:runs, :, 1:])
-        (logps * predicted(mask[:runs])).sum().backward()
-        clip_gradients(policy, 0.5)
-        results.append([hidden[0], logps[0], *[weight.grad[0] for weight in policy.parameters()]])
-    for one, other in zip(*results, strict=True):
-        assert_close(one, other)
-    assert together.norm.grad[2].isnan().any()
-
-
 def test_bfloat16_products_are_close_and_master_weights_stay_float32():
     model = three_models("qwen3")[0]
     exact, rounded = (

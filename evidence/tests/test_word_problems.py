@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import runpy
 from pathlib import Path
-from typing import Any
+
+from rows import write_rows
 
 RECIPE = Path(__file__).parents[2] / "evidence" / "analysis" / "word_problems.py"
-
-
-def write(path: Path, rows: list[dict[str, Any]]) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def test_one_step_and_small_numbers_are_kept(tmp_path: Path) -> None:
     def asdiv(question: str, formula: str, answer: str) -> dict[str, str]:
         return {"body": "B.", "question": question, "formula": formula, "answer": answer}
 
-    write(
+    write_rows(
         tmp_path / "asdiv.jsonl",
         [
             asdiv("Seven and two?", "7+2=9", "9 (apples)"),
@@ -28,14 +24,14 @@ def test_one_step_and_small_numbers_are_kept(tmp_path: Path) -> None:
             asdiv("Who?", "7-2=5", "Westford"),
         ],
     )
-    write(
+    write_rows(
         tmp_path / "svamp.jsonl",
         [
             {"Body": "He has 30 of 3", "Question": "Each?", "Equation": "( 30.0 / 3.0 )", "Answer": 10.0},
             {"Body": "He has 31", "Question": "Less 1?", "Equation": "( 31.0 - 1.0 )", "Answer": 30.0},
         ],
     )
-    write(
+    write_rows(
         tmp_path / "mawps.jsonl",
         [
             {"input": "5 and 4 ?", "target": 9.0},

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    # torch is loaded only when the core is asked for: graders and their worker processes do not pay for it.
+    # torch is loaded only when the core is used: the command line starts without it.
     if name == "token_weights":
         from delta_rlvr.adapters.any_trainer import token_weights
 

@@ -1,4 +1,4 @@
-"""The commands as functions, with the same words: `train`, `compare`, `evaluate`, `explain` and `report` return what they made."""
+"""The commands as Python functions with the same option names; each returns its result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["compare", "evaluate", "explain", "report", "train"]
 def train(*, verbose: bool = False, **settings: Any) -> TrainedRun:
     """Train a policy, as `delta-rlvr train` does: `train(model="builtin", method="delta", steps=20, output="runs/mine")`.
 
-    Settings have the names of the command's options: those of `TrainOptions` and every one of TRL's. `verbose` shows the progress.
+    Settings have the names of the command's options: those of `TrainOptions` and all of TRL's. `verbose` prints the progress.
     """
     from rich.console import Console
 
@@ -41,9 +41,10 @@ def compare(
     verbose: bool = False,
     **settings: Any,
 ) -> ComparedRuns | None:
-    """The same training for each method and seed, and a table with a test paired by seed. Settings are those of `train`. With
-    `learning_rates` each method is compared at the best of them, chosen on other seeds. `parallel`: runs at a time. In a run of
-    several processes, None on ranks other than the first."""
+    """Train with each method and seed, and compare the methods in a table with a test paired by seed.
+
+    Settings are those of `train`. With `learning_rates` each method is compared at its best learning rate, chosen on other seeds.
+    `parallel` is the number of runs at a time. With several processes, ranks other than the first get None."""
     from rich.console import Console
 
     from delta_rlvr.training.compare import compare
@@ -65,8 +66,8 @@ def compare(
 def evaluate(
     benchmarks: Sequence[str], model: str = "builtin", *, verbose: bool = False, **settings: Any
 ) -> EvaluationResult:
-    """Sample a model on benchmarks and grade its answers. Settings are the fields of `EvaluationRequest`; the result is also written
-    to `output`."""
+    """Sample a model on benchmarks and grade its answers. Settings are the fields of `EvaluationRequest`; the result is written
+    to `output`, too."""
     from rich.console import Console
 
     from delta_rlvr.evaluate.evaluation import EvaluationRequest, evaluate
@@ -77,15 +78,16 @@ def evaluate(
 
 
 def explain(model: str, rollouts: str | Path, **settings: Any) -> Explained:
-    """The weights that methods would give the tokens of rollouts in a file; `write_page` of what comes back makes the page. Settings
-    are those of `delta_rlvr.report.explain.explain`."""
+    """Return the weights that methods would give to the tokens of rollouts in a file; its `write_page` writes the page.
+
+    Settings are those of `delta_rlvr.report.explain.explain`."""
     from delta_rlvr.report.explain import explain
 
     return explain(model, rollouts, **settings)
 
 
 def report(runs: Sequence[str | Path], output: str | Path | None = None, **settings: Any) -> Path:
-    """One self-contained page for runs; its path. Settings are those of `delta_rlvr.report.write_report`."""
+    """Write one self-contained page about runs and return its path. Settings are those of `delta_rlvr.report.write_report`."""
     from delta_rlvr.report import write_report
 
     return write_report(runs, output, **settings)

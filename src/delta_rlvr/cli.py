@@ -1,4 +1,4 @@
-"""The command line: `delta-rlvr COMMAND ...`. Each command is a module of its own, loaded when it is asked for."""
+"""The command line: `delta-rlvr COMMAND ...`. Each command is a module, loaded when it is run."""
 
 from __future__ import annotations
 
@@ -26,21 +26,22 @@ USAGE = """usage: delta-rlvr COMMAND [OPTION ...]
   compare          run several methods with several seeds; a table and a test
   report           one page for runs: which tokens got the credit, how it went
   explain          which tokens of your own rollouts would get the credit
-  methods          list the methods, or check a rule of your own
+  methods          list the methods, or check your own rule
   doctor           before a run: will it fit, how long will it take?
   evaluate         sample a model on benchmarks, grade its answers, compare
   credit-bench     do each method's weights land on the tokens that decided?
   measured-credit  token credit measured by continuations, beside the weights
   study            train many methods and seeds side by side in one process
-  leaderboard      rank the methods by kept results of study and credit-bench
+  leaderboard      tabulate what study and credit-bench measured
   completion       complete commands and options in a shell
 
-`delta-rlvr COMMAND --help` says more; `delta-rlvr --version` its version.
+`delta-rlvr COMMAND --help` describes a command; `delta-rlvr --version` prints
+the version.
 Options may be written with dashes or underscores: --max-tokens, --max_tokens.
 Without options, `delta-rlvr train` trains a tiny bundled policy in minutes.
-Exit codes: 0 done, 1 failed at work, 2 bad input, 3 done in part (the same
-command goes on), 130 interrupted, 143 by SIGTERM.
-DELTA_RLVR_TRACEBACK=1 in the environment shows where in the code an error was.
+Exit codes: 0 done, 1 failed after the start, 2 bad input, 3 done in part (run
+the command again to resume), 130 interrupted, 143 ended by SIGTERM.
+Set DELTA_RLVR_TRACEBACK=1 in the environment to get the traceback of an error.
 """
 
 
@@ -48,28 +49,24 @@ _HELP = {"-h", "--help"}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command; its exit code. What a person can put right is one line on standard error."""
-    # One process on a shared machine must not start a thread for each core it can see but not have.
+    """Run a command and return its exit code. An error that the user can fix is one line on standard error."""
+    # Tokenizers start a thread for each visible core, also where the process may use only a few of them.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if not given or given[0] in ("-h", "--help", "help"):
+    if not given or given[0] in (*_HELP, "help"):
         sys.stdout.write(USAGE)
         return ExitCode.DONE
     if given[0] in ("-V", "--version"):
         print(f"delta-rlvr {__version__}")
         return ExitCode.DONE
     command, rest = given[0], given[1:]
-    if command in IN_EVIDENCE and command not in COMMANDS:
-        print(
-            f"delta-rlvr {command}: not installed; pip install delta-rlvr-evidence (in a checkout: pip install ./evidence)",
-            file=sys.stderr,
-        )
-        return ExitCode.BAD_INPUT
     if command not in COMMANDS:
-        print(
-            f"delta-rlvr: there is no command {command!r}{did_you_mean(command, COMMANDS)} (there are: {', '.join(COMMANDS)})",
-            file=sys.stderr,
-        )
+        known = ", ".join(COMMANDS)
+        problem = f": there is no command {command!r}{did_you_mean(command, COMMANDS)} (there are: {known})"
+        if command in IN_EVIDENCE:
+            install = "pip install delta-rlvr-evidence (in a checkout: pip install ./evidence)"
+            problem = f" {command}: not installed; {install}"
+        print(f"delta-rlvr{problem}", file=sys.stderr)
         return ExitCode.BAD_INPUT
     terminated: list[int] = []
     try:
@@ -87,23 +84,22 @@ def main(arguments: list[str] | None = None) -> int:
         code = exit_code_of(error)
         if code is None or os.environ.get("DELTA_RLVR_TRACEBACK"):
             raise
-        said = "; ".join(
-            [str(error), *getattr(error, "__notes__", [])[-1:]]
-        )  # the last note is the nearest to the command
-        print(f"delta-rlvr {command}: {as_flags(said, _flags(command))}", file=sys.stderr)
+        # The last note was added nearest to the command.
+        message = "; ".join([str(error), *getattr(error, "__notes__", [])[-1:]])
+        print(f"delta-rlvr {command}: {as_flags(message, _flags(command))}", file=sys.stderr)
         return code
 
 
 @contextmanager
-def _sigterm_interrupts(seen: list[int]) -> Iterator[None]:
-    """SIGTERM, which `timeout`, Slurm and Kubernetes send to a process or its whole group, ends a command as Ctrl-C does."""
+def _sigterm_interrupts(received: list[int]) -> Iterator[None]:
+    """Let SIGTERM (sent by `timeout`, Slurm and Kubernetes) end a command as Ctrl-C does, and note it in `received`."""
 
     def interrupt(number: int, _: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the one to the group follows that to the process
-        seen.append(number)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it may come twice: to the process and to its group
+        received.append(number)
         raise KeyboardInterrupt
 
-    if threading.current_thread() is not threading.main_thread():  # others cannot set handlers
+    if threading.current_thread() is not threading.main_thread():  # only the main thread can set handlers
         yield
         return
     before = signal.signal(signal.SIGTERM, interrupt)
@@ -114,20 +110,19 @@ def _sigterm_interrupts(seen: list[int]) -> Iterator[None]:
 
 
 def _flags(command: str) -> dict[str, str]:
-    """The flag of each argument of a command, as far as it is known without loading an engine."""
+    """Return the flag of each argument of a command; TRL's only once TRL is loaded."""
     if command not in TRAIN_LIKE:
         return _parser(command).flags
     from delta_rlvr.training.options import TrainOptions
 
-    names = {*TrainOptions.__dataclass_fields__, "config", "report_to", "methods", "seeds"}
-    names |= {"parallel", "only"}
+    names = {*TrainOptions.__dataclass_fields__, "config", "report_to", "methods", "seeds", "parallel", "only"}
     if request := sys.modules.get("delta_rlvr.training.request"):
         names |= request.known_options()
     return {name: f"--{name}" for name in names} | {"without_signal": "--without-signal"}
 
 
 def _train_like(command: str, arguments: list[str]) -> int:
-    """`train` and the commands that take its options, which only TRL knows: they have help of their own."""
+    """Run `train` or a command with its options. TRL parses these, so that the help is written by hand."""
     from delta_rlvr.commands import help as texts
 
     if command == "train" and "--help-all" in arguments:
@@ -145,9 +140,9 @@ def _train_like(command: str, arguments: list[str]) -> int:
 
 
 def _parsed(command: str, arguments: list[str]) -> int:
-    """The commands whose options argparse knows."""
+    """Run a command whose options argparse parses."""
+    # `_check_names` takes one name per option; the other commands take several.
     named = command == "explain" or (command == "evaluate" and "--list" not in arguments)
-    # The other commands give several names to one option.
     (_check_names if named else _loading)(command, arguments)
     parser = _parser(command)
     code: int = _module(command).run(parser.parse(arguments))
@@ -166,7 +161,7 @@ def _parser(command: str) -> CommandParser:
 
 
 def _check_names(command: str, arguments: list[str]) -> None:
-    """Refuse a wrong name at once; then say that something is happening, since torch and an engine take seconds to load."""
+    """Refuse a wrong name before torch and an engine are loaded, which takes seconds."""
     from delta_rlvr.commands.names import check_names
 
     if not _HELP & set(arguments):
@@ -180,7 +175,7 @@ def _loading(command: str, arguments: list[str]) -> None:
 
 
 JOINED = {point.name: point.value for point in entry_points(group="delta_rlvr.commands")}
-"""Commands of other distributions, and the module of each."""
+"""The commands that other distributions add, and their modules."""
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     command: partial(_train_like if command in TRAIN_LIKE else _parsed, command) for command in (*EXTRAS, *JOINED)
 }

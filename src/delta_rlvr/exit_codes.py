@@ -1,4 +1,4 @@
-"""What a command's exit code means: the same for all of them (docs/training.md has the table)."""
+"""The exit codes, the same for all commands (docs/training.md has the table)."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ class ExitCode(IntEnum):
     """How a command ended."""
 
     DONE = 0
-    """It did what was asked."""
+    """The command did its work."""
     FAILED = 1
-    """It failed at work: the input was accepted, and something went wrong later."""
+    """The input was accepted, and something went wrong later."""
     BAD_INPUT = 2
-    """An option, a file or a missing package: no run was begun. argparse ends with it, too."""
+    """A wrong option or file or a missing package: no run was started. argparse uses this code, too."""
     INCOMPLETE = 3
-    """It ended, and part of the result is missing and named: the same command tries that part again."""
+    """Part of the result is missing, and a message names it: the same command tries that part again."""
     INTERRUPTED = 130
-    """Ctrl-C, as a shell counts it (128 + SIGINT); what was written is kept."""
+    """Ended by Ctrl-C (128 + SIGINT, as in a shell); what was written is kept."""
     TERMINATED = 143
-    """The same by SIGTERM."""
+    """Ended by SIGTERM (128 + 15); what was written is kept."""
 
 
 class WorkFailed(Exception):
-    """Work that had begun could not go on; the message says why."""
+    """Work failed after it had started; the message says why."""
 
     exit_code = ExitCode.FAILED
 
 
 def exit_code_of(error: Exception) -> ExitCode | None:
-    """What an error that a person can put right ends with; None for a bug, which shows its traceback (and Python exits with 1).
+    """Return the exit code of an error that the user can fix, or None for a bug: Python prints its traceback and exits with 1.
 
-    Kinds of error of our own say it themselves (`exit_code`).
+    The package's own errors have the attribute `exit_code`.
     """
     own: ExitCode | None = getattr(error, "exit_code", None)
     if own is not None:
@@ -50,7 +50,7 @@ _ABOUT_A_PATH = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADire
 
 @contextmanager
 def at_work() -> Iterator[None]:
-    """From here on the input is accepted: an error that would be called bad input elsewhere is a failure of the work."""
+    """Turn errors that mean bad input elsewhere into `WorkFailed`: inside, the input has been accepted."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Files and folders as every room writes them: whole or not at all, as strict JSON, and kept from a second process."""
+"""Writing files and folders: atomically, as strict JSON, and locked against a second process."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from delta_rlvr.exit_codes import ExitCode
 
 try:
     import fcntl
-except ImportError:  # Windows: a second process is then not kept out
+except ImportError:  # Windows: no lock against a second process
     fcntl = None  # type: ignore[assignment]
 
 
 RUN = "run.json"
-"""What describes a run in its folder (the rest of its names: `runs.layout`)."""
+"""The file that describes a run, in its folder (`runs.layout` has the other names)."""
 
 
 class InUse(Exception):
-    """Another process writes there; the message says where and what to do."""
+    """Another process writes to the same folder or file; the message says which and what to do."""
 
     exit_code = ExitCode.BAD_INPUT
 
@@ -38,7 +38,7 @@ def now() -> str:
 
 @contextmanager
 def atomic(path: Path) -> Iterator[BinaryIO]:
-    """Write beside `path` and move into place: a reader sees the old file or the new one, never a part."""
+    """Write to a draft beside `path` and move it into place: a reader gets the old file or the new one, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
@@ -52,18 +52,18 @@ def atomic(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """A text file, whole or not at all."""
+    """Write a text file atomically."""
     with atomic(path) as file:
         file.write(text.encode())
 
 
 def write_json(path: Path, value: Any, *, indent: int | None = 1) -> None:
-    """A value as a JSON file, whole or not at all."""
+    """Write a value as a JSON file atomically."""
     write_text(path, dump(value, indent=indent))
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file, read again only when it has changed."""
+    """Return the SHA-256 of a file, which is read again only when it has changed."""
     return _file_digest(path, path.stat().st_mtime_ns)
 
 
@@ -74,7 +74,7 @@ def _file_digest(path: Path, _changed: int) -> str:
 
 
 def hold(file: IO[Any], refusal: str) -> None:
-    """Lock an open file, or refuse. The system drops the lock when its process ends, however that comes about."""
+    """Lock an open file, or raise `InUse` with this message. The lock ends with the process, even when it is killed."""
     if fcntl is not None:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -84,12 +84,12 @@ def hold(file: IO[Any], refusal: str) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes out of a folder."""
+    """Lock a folder against other processes."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("a+", encoding="utf-8") as file:
         file.seek(0)
         owner = file.read().strip() or "another process"
-        hold(file, f"{folder} is in use by {owner}: wait for it to end, or give another `output`")
+        hold(file, f"{folder} is in use by {owner}: wait until it ends, or give another `output`")
         file.truncate(0)
         file.write(f"process {os.getpid()} on {platform.node()}, since {now()}\n")
         file.flush()
@@ -97,17 +97,17 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def dump(value: Any, *, indent: int | None = None) -> str:
-    """Strict JSON: no NaN or infinity (null instead), NumPy and 0-d tensor values as plain numbers."""
+    """Return strict JSON: null for NaN and infinity; arrays and tensors as numbers and lists."""
     separators = (",", ":") if indent is None else None
     return json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=indent, separators=separators)
 
 
 def plain(value: Any) -> Any:
-    """`value` with only JSON's own types. Paths, enums and other objects of a settings file become text."""
+    """Return `value` with JSON's own types only. Paths, enums and other objects become text."""
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, str):
-        # A lone surrogate (half of a pair, from a torn token) has no UTF-8 form.
+        # A lone surrogate (half of a pair, from a token cut in two) has no UTF-8 form.
         return value.encode("utf-8", "replace").decode("utf-8") if not value.isascii() else value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
@@ -121,5 +121,5 @@ def plain(value: Any) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value from a file is a finite number; true and false are none."""
+    """Return whether a value from a file is a finite number; true and false are not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,4 +1,4 @@
-"""What a misspelled name or path was probably meant to be, for error messages."""
+"""Suggestions for misspelled names and paths in error messages."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from delta_rlvr.words import counted
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint for an error message; empty where nothing is close."""
+    """Return "; did you mean ...?", or "" where no known name is close."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def near_file(path: Path) -> str:
-    """The same for a file that is not there: the nearest name beside it, in the nearest folder."""
-    return _near(path, Path.is_file)
+def near_file(path: Path, fits: Callable[[Path], bool] = Path.is_file) -> str:
+    """Return "; did you mean ...?" for a missing file, or "": the closest name in the closest folder."""
+    near = _nearest(path, fits)
+    return "" if near is None else f"; did you mean {str(near)!r}?"
 
 
 def near_path(path: Path) -> str:
-    """The same for what may be a folder, too."""
-    return _near(path, Path.exists)
+    """Return the hint of `near_file` for a path that may be a file or a folder."""
+    return near_file(path, Path.exists)
 
 
 def several_runs(folder: Path) -> str | None:
@@ -35,22 +36,17 @@ def several_runs(folder: Path) -> str | None:
     return f"{folder} is a folder of {counted(len(names), 'run')} ({first}): name one"
 
 
-def _near(path: Path, fits: Callable[[Path], bool]) -> str:
-    near = _nearest(path, fits)
-    return "" if near is None else f"; did you mean {str(near)!r}?"
-
-
 def _nearest(path: Path, fits: Callable[[Path], bool]) -> Path | None:
     if fits(path.expanduser()):
         return path
-    if not path.name:  # the root, or the folder that we are in
+    if not path.name:  # the root, or the current folder
         return None
     beside = _nearest(path.parent, Path.is_dir)
     if beside is None:
         return None
     if fits((beside / path.name).expanduser()):
         return beside / path.name
-    # Without what all of them may end in: nope.jsonl is not near unicode.jsonl.
+    # Names are compared without their endings: nope.jsonl is not close to unicode.jsonl.
     names = [one.name for one in beside.expanduser().iterdir() if fits(one)]
     stems = difflib.get_close_matches(
         path.name.partition(".")[0] or path.name, {name.partition(".")[0] or name for name in names}, n=1

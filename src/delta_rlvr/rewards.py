@@ -1,6 +1,6 @@
-"""What a reward may add beside correctness, in TRL's shape: a penalty for length, a reward for form, a weighted sum.
+"""TRL reward functions beside correctness: a penalty for length, a reward for format, a weighted sum.
 
-Correctness itself is judged by `rlvr_graders`, a distribution of its own.
+The distribution `rlvr_graders` judges correctness.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rlvr_graders.functions import Columns, RewardFunction
 from rlvr_graders.verdict import Verdict
 
 OVERLONG = "overlong_reward"
-"""What the overlong penalty is logged under."""
+"""The name of the overlong penalty in logs."""
 
 TRLReward = Callable[..., list[float]]
 
@@ -25,22 +25,22 @@ _THINK = re.compile(r"\s*<think>(?P<thoughts>.*?)</think>(?P<answer>.*)", re.DOT
 
 @dataclass(frozen=True)
 class SoftOverlong:
-    """DAPO's soft overlong punishment (arXiv 2503.14476, Eq. 13): nothing up to the buffer, then linear, `-factor` at the limit.
+    """DAPO's soft overlong punishment (arXiv 2503.14476, Eq. 13): 0 up to the buffer, then linear, `-factor` at the limit.
 
     The DelTA authors' script turns it on (buffer 4096, factor 1.0, with responses of at most 20480 tokens); the paper does not
-    mention it. Here it is off unless it is asked for.
+    mention it. Here it is off by default.
     """
 
     max_length: int
-    """Longest response in tokens: the penalty is full from here on."""
+    """The number of tokens at which the penalty is full."""
     buffer: int = 4096
-    """How many tokens before `max_length` the penalty begins."""
+    """The penalty begins so many tokens before `max_length`."""
     factor: float = 1.0
     """The full penalty, as a positive number."""
 
     def __post_init__(self) -> None:
         if self.buffer <= 0:
-            raise ValueError(f"buffer={self.buffer} must be positive; leave the penalty out to have none")
+            raise ValueError(f"buffer={self.buffer} must be positive; for no penalty leave the reward out")
         if self.max_length <= self.buffer:
             raise ValueError(
                 f"max_length={self.max_length} must be larger than buffer={self.buffer}: every response would be penalised"
@@ -49,12 +49,12 @@ class SoftOverlong:
             raise ValueError(f"factor={self.factor} must be positive: it is the size of the penalty")
 
     def penalty(self, length: int) -> float:
-        """What is added to the reward of a response of `length` tokens: 0 or less, never below `-factor`."""
+        """Return the number, from `-factor` to 0, that is added to the reward of a response of `length` tokens."""
         over = length - (self.max_length - self.buffer)
         return -self.factor * min(max(over, 0), self.buffer) / self.buffer
 
     def verdict(self, length: int) -> Verdict:
-        """The penalty with its reason."""
+        """Return the penalty with its reason."""
         penalty = self.penalty(length)
         if penalty == 0.0:
             return Verdict(0.0, "within the length limit")
@@ -63,10 +63,10 @@ class SoftOverlong:
 
 
 def check_form(completion: str, form: Form) -> Verdict:
-    r"""1 where the completion has the form, else 0 and what is missing.
+    r"""Return 1 where the completion has the form, else 0 and what is missing.
 
-    "boxed": a balanced ``\boxed{}`` with something in it. "one_box": exactly one. "answer_line": the last line is "Answer: X".
-    "think": ``<think>...</think>`` once, at the start, with thoughts inside and an answer after it.
+    "boxed" needs a balanced ``\boxed{}`` that is not empty, "one_box" exactly one of them, "answer_line" a last line "Answer: X",
+    and "think" one ``<think>...</think>`` at the start, with text inside and an answer after it.
     """
     if form == "boxed":
         return _form(bool(last_boxed(completion)), r"no filled \boxed{}")
@@ -88,11 +88,11 @@ def _form(good: bool, missing: str) -> Verdict:
 
 
 class FormatReward(RewardFunction):
-    """1 where the completion has the form asked for, else 0: see `check_form`."""
+    """A reward of 1 where the completion has the form, else 0: see `check_form`."""
 
     def __init__(self, form: Form = "boxed", *, name: str = "format_reward") -> None:
         super().__init__(name)
-        check_form("", form)  # an unknown form is an error now
+        check_form("", form)  # refuses an unknown form
         self.form = form
 
     def judge(self, completions: list[str], lengths: list[int] | None, columns: Columns) -> list[Verdict]:
@@ -100,7 +100,7 @@ class FormatReward(RewardFunction):
 
 
 class OverlongReward(RewardFunction):
-    """DAPO's soft overlong penalty, 0 or less: see `SoftOverlong`."""
+    """A reward of 0 or less, DAPO's soft overlong penalty: see `SoftOverlong`."""
 
     def __init__(self, settings: SoftOverlong, *, name: str = OVERLONG) -> None:
         super().__init__(name)
@@ -120,9 +120,9 @@ class OverlongReward(RewardFunction):
 
 
 class WeightedReward(RewardFunction):
-    """The weighted sum of several reward functions (ours or any TRL ones), each part logged under its own name.
+    """The weighted sum of several TRL reward functions; each part is logged under its name.
 
-    TRL can weigh a list of rewards itself (`reward_weights`); this is for one reward where the engine takes one, as verl does.
+    TRL can weigh a list of rewards itself (`reward_weights`); this class is for engines that take one reward, such as verl.
     """
 
     def __init__(self, parts: Sequence[tuple[TRLReward, float]], *, name: str = "reward") -> None:

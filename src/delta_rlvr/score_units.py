@@ -1,4 +1,4 @@
-"""How a score is shown: a share in per cent, or a mean reward as it is."""
+"""Formats of scores: a share in per cent, or a plain mean reward."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class ScoreUnit:
-    """How a score is shown."""
+    """The format of a score."""
 
     scale: float = 100
     name: str = "points"
-    """Of differences."""
+    """The unit of differences."""
     digits: int = 1
-    """Behind the decimal point."""
+    """Digits after the decimal point."""
     sign: str = " %"
-    """Behind a score."""
+    """The unit after a score."""
     score: str = "accuracy"
-    """What the score is called."""
+    """The name of the score."""
 
     @property
     def difference(self) -> str:
@@ -26,7 +26,7 @@ class ScoreUnit:
 
     @property
     def finer(self) -> ScoreUnit:
-        """With two digits at least: how a score is published."""
+        """The same format with at least two digits, as scores are published."""
         return replace(self, digits=max(2, self.digits))
 
     def plain(self, value: float) -> str:
@@ -39,18 +39,16 @@ class ScoreUnit:
         return self.plain(value) + self.sign
 
     def _scaled(self, value: float) -> float:
-        """Without what sums leave in the last digits: 3.75 points are shown alike, however they were added up, and 0 is not -0."""
+        """Round off the error of sums: 3.75 looks the same however it was added up, and -0 becomes 0."""
         return round(self.scale * value, 9) + 0.0
 
 
 POINTS = ScoreUnit()
-"""Shares in per cent, and their differences in points."""
-
-
+"""Shares in per cent, with differences in points."""
 REWARD = ScoreUnit(1, "of reward", 3, "", "mean reward")
-"""Rewards as they are: custom ones need not lie between 0 and 1, so that a per cent sign would mislead."""
+"""Plain rewards: custom ones need not lie between 0 and 1, so that per cent would mislead."""
 
 
 def score_unit(own_reward: object) -> ScoreUnit:
-    """How a held-out score is shown: as a share of right answers, or as the mean of a custom reward."""
+    """Return the format of a held-out score: the share of right answers, or the mean of a custom reward."""
     return REWARD if own_reward else POINTS

@@ -1,4 +1,4 @@
-"""Methods and tasks as they are written: `name?setting=value&setting=value`."""
+"""Specs of methods and tasks: `name?setting=value&setting=value`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from delta_rlvr.hints import did_you_mean
 
 
 def split_spec(spec: str) -> tuple[str, dict[str, str]]:
-    """The name, and its settings as text."""
+    """Return the name and its settings as text."""
     name, _, query = spec.partition("?")
     if not query:
         return name, {}
@@ -27,27 +27,27 @@ def split_spec(spec: str) -> tuple[str, dict[str, str]]:
 
 
 def with_settings(spec: str, settings: Mapping[str, str | None]) -> str:
-    """The same with further settings; those that are None are left out."""
+    """Return the spec with further settings; those that are None are left out."""
     query = "&".join(f"{key}={quote(text, safe='')}" for key, text in settings.items() if text is not None)
     return f"{spec}{'&' if '?' in spec else '?'}{query}" if query else spec
 
 
 def without_settings(spec: str, names: Collection[str]) -> tuple[str, dict[str, str]]:
-    """The other way round: the same without these settings, and those of them that it had."""
+    """Return the spec without these settings, and the values that it had for them."""
     name, settings = split_spec(spec)
     pairs = spec.partition("?")[2].split("&")
     kept = "&".join(pair for pair in pairs if pair.partition("=")[0] not in names)
     return f"{name}?{kept}" if kept else name, {key: settings[key] for key in names if key in settings}
 
 
-_LONGEST_SETTING = 40  # characters of a setting's value that a table or a title has room for
+_LONGEST_SETTING = 40  # characters; tables and titles have no room for more
 
 
 def shown_spec(spec: str) -> str:
-    """A spelling for people: a file without its folder, settings in words instead of a web address's escapes, long values cut."""
+    """Return the spec as people read it: a file without its folder, settings unescaped, long values cut."""
     try:
         name, settings = split_spec(spec)
-    except ValueError:  # not one of ours: a run may have been written by another program
+    except ValueError:  # another program may have written the run
         return spec
     if name.startswith(("/", "~", "./", "../")) or name.count("/") > 1:
         name = name.rstrip("/").rpartition("/")[2] or name
@@ -57,13 +57,13 @@ def shown_spec(spec: str) -> str:
 
 
 def shortened(text: str, longest: int = _LONGEST_SETTING) -> str:
-    """One line of a text, with its line breaks as they would be typed."""
+    r"""Return a text as one line, with \n for its line breaks, cut to a length."""
     line = text.replace("\n", "\\n").replace("\t", "\\t")
     return line if len(line) <= longest else line[: longest - 3] + "..."
 
 
 def guessed(text: str) -> Any:
-    """A value whose type nobody declared: numbers and truth values as such."""
+    """Return the number or truth value that a text spells, else the text."""
     if text in ("true", "false"):
         return text == "true"
     for kind in (int, float):
@@ -75,7 +75,7 @@ def guessed(text: str) -> Any:
 
 
 def typed_settings(kind: type, settings: dict[str, str], where: str) -> dict[str, Any]:
-    """Settings as the fields of the dataclass `kind` declare them. `where` names it in an error."""
+    """Return settings with the types that the fields of the dataclass `kind` declare. Error messages begin with `where`."""
     hints = get_type_hints(kind)
     known = [one.name for one in fields(kind)]
     for key in settings:

@@ -1,4 +1,4 @@
-"""What is printed to people: a console, sentences on it, warnings as sentences, tables."""
+"""Printing to a console: sentences, warnings and tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.table import Table
 
 
 def make_console(width: int = 150) -> Console:
-    """As wide as its terminal. A file has no width: tables should not wrap at 80 there."""
+    """Return a console as wide as its terminal; in a file, where tables would wrap at 80, of `width` characters."""
     console = Console()
     if not console.is_terminal:
         console.width = width
@@ -20,18 +20,18 @@ def make_console(width: int = 150) -> Console:
 
 
 def say(console: Console, text: str) -> None:
-    """A sentence as it is; one that names a path is not broken."""
+    """Print a sentence as it is, without markup and on one line, so that paths in it can be copied."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
 def plain_warnings(say: Callable[[str], None]) -> Iterator[None]:
-    """Warnings as sentences, each of them once: not as a line of code across the lines of progress."""
-    said: set[str] = set()
+    """Show each warning once, as a sentence, without the file and line of code that Python adds."""
+    shown: set[str] = set()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        if str(message) not in said:
-            said.add(str(message))
+        if str(message) not in shown:
+            shown.add(str(message))
             say(f"warning: {message}")
 
     with warnings.catch_warnings():
@@ -40,6 +40,6 @@ def plain_warnings(say: Callable[[str], None]) -> Iterator[None]:
 
 
 def add_columns(table: Table, headings: Iterable[str], *, left: Iterable[str] = (), **options: Any) -> None:
-    """Columns with numbers, but for those named in `left`."""
+    """Add columns to a table, aligned to the right except for those named in `left`."""
     for heading in headings:
         table.add_column(heading, justify="left" if heading in left else "right", **options)

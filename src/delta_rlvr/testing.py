@@ -1,13 +1,13 @@
-"""Does a token rule of your own keep to the rules? `check_rule(MyRule())` tries it on small batches and says what breaks.
+"""Tests for your own token rules: `check_rule(MyRule())` runs a rule on small batches and raises an error that says what breaks.
 
     from delta_rlvr.testing import check_rule
 
     def test_my_rule():
         check_rule(MyRule(share=0.3))
 
-A rule must give the same weight to a token however the batch is laid out: padded left or right, rows in another order, in
-micro-batches, packed, on two ranks. It must survive an empty side, an empty response, a batch without a signal and a rank without a
-token, and give finite weights that are not negative, with a mean of one where it promises that.
+A rule must give a token the same weight in every layout of the batch: padded left or right, rows in another order, in
+micro-batches, packed, on two ranks. It must accept an empty side, an empty response, a batch without a signal and a rank without a
+token. Its weights must be finite and not negative, and have a mean of one if it declares `mean_one`.
 """
 
 from __future__ import annotations
@@ -30,29 +30,28 @@ Padded = dict[str, Tensor]
 """A batch as padded tensors: hidden [B, T, d], token arrays and mask [B, T], advantages, groups and keys [B]."""
 
 TOLERANCE = 2e-5
-"""Weights are float32 near one, and sums in another order differ by a few of their last bits."""
+"""Weights are float32 near one; sums in another order differ in their last bits."""
 
 WIDTH, VOCABULARY = 6, 11
 
 
 class RuleBroken(AssertionError):
-    """A rule does not keep to one of the rules; the message says which, and on what batch."""
+    """A token rule breaks a requirement; the message says which one, and on what batch."""
 
 
 def check_rule(rule: TokenRule, *, batches: int = 3, seed: int = 0) -> list[str]:
-    """Try a rule on `batches` random batches and the degenerate ones; the names of what was checked, or `RuleBroken`."""
+    """Run a rule on `batches` random batches and on degenerate ones. Return the names of the checks, or raise `RuleBroken`."""
     check_rule_class(type(rule))
-    for number in range(batches):
-        batch = random_batch(seed + number)
-        expected = _weights(rule, batch, f"random_batch(seed={seed + number})")
-        repeated = _weights(rule, batch, f"random_batch(seed={seed + number})")
-        _compare(rule, "number of calls", f"random_batch(seed={seed + number})", expected, repeated)
+    for number in range(seed, seed + batches):
+        batch, where = random_batch(number), f"random_batch(seed={number})"
+        expected = _weights(rule, batch, where)
+        _compare(rule, "number of calls", where, expected, _weights(rule, batch, where))
         for name, layout in LAYOUTS.items():
             for variant, (again, back) in layout(batch):
-                where = f"random_batch(seed={seed + number}), {variant}"
-                _compare(rule, name, where, expected, back(_solve(rule, again, where)))
+                place = f"{where}, {variant}"
+                _compare(rule, name, place, expected, back(_solve(rule, again, place)))
         if rule.mean_one:
-            _check_mean(rule, expected, f"random_batch(seed={seed + number})")
+            _check_mean(rule, expected, where)
     for name, batch in degenerate_batches(seed).items():
         _weights(rule, batch, name)
     checked = ["number of calls", *LAYOUTS, *degenerate_batches(seed), "finite weights that are not negative"]
@@ -60,7 +59,7 @@ def check_rule(rule: TokenRule, *, batches: int = 3, seed: int = 0) -> list[str]
 
 
 def spread_of_weights(rule: TokenRule, *, batches: int = 3, seed: int = 0) -> tuple[float, float]:
-    """Mean and standard deviation of the weights that a rule gives to tokens with an advantage, on the batches of `check_rule`."""
+    """Return the mean and standard deviation of the weights of tokens with an advantage, on the batches of `check_rule`."""
     kept: list[float] = []
     for batch in map(random_batch, range(seed, seed + batches)):
         weights = _weights(rule, batch, "a random batch")
@@ -69,7 +68,7 @@ def spread_of_weights(rule: TokenRule, *, batches: int = 3, seed: int = 0) -> tu
 
 
 def random_batch(seed: int) -> Padded:
-    """Nine responses to three prompts, of lengths from 0 to 8, with every array that a rule may need."""
+    """Return nine responses to three prompts, with lengths from 0 to 8 and every array that a rule may need."""
     draw = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, 9, (9,), generator=draw)
     lengths[7] = 0  # a response without a token
@@ -91,7 +90,7 @@ def random_batch(seed: int) -> Padded:
 
 
 def degenerate_batches(seed: int = 0) -> dict[str, Padded]:
-    """Batches at the edge, by name."""
+    """Return edge cases, by name."""
     plain = random_batch(seed)
     wrong, nothing = -plain["advantages"].abs(), torch.zeros_like(plain["advantages"])
     single = {name: values[:1] for name, values in plain.items()}
@@ -104,6 +103,7 @@ def degenerate_batches(seed: int = 0) -> dict[str, Padded]:
             "logps": torch.zeros_like(plain["logps"]),
             "entropy": torch.zeros_like(plain["entropy"]),
         },
+        "improbable tokens": {**plain, "logps": 10 * plain["logps"] - 10},
     }
 
 
@@ -112,7 +112,7 @@ def degenerate_batches(seed: int = 0) -> dict[str, Padded]:
 Weights = list[list[float]]
 """One weight per valid token, response by response."""
 Layout = Iterator[tuple[str, tuple[list[list[Padded]], Callable[[list[Weights]], Weights]]]]
-"""What was done; ranks of micro-batches; and how the ranks' weights become those of the batch as it was."""
+"""A description, the micro-batches of each rank, and a function that puts the ranks' weights into the order of the batch."""
 
 
 def _padding(batch: Padded) -> Layout:
@@ -122,10 +122,10 @@ def _padding(batch: Padded) -> Layout:
 
     for left, right in ((3, 0), (0, 4)):
         moved = {name: widened(values, left, right) if values.dim() > 1 else values for name, values in batch.items()}
-        # What stands at masked places must never matter.
+        # Values at masked places must never matter.
         for name in ("hidden", "logps", "entropy", "measured"):
             moved[name][~moved["mask"]] = float("nan")
-        yield f"with {left} masked places before and {right} after each response", ([[moved]], _only)
+        yield f"with {left} masked places before and {right} after each response", ([[moved]], _joined)
 
 
 def _order(batch: Padded) -> Layout:
@@ -137,7 +137,7 @@ def _order(batch: Padded) -> Layout:
 
 def _micro_batches(batch: Padded) -> Layout:
     for cuts in ([2, 3, 4], [1, 8]):
-        yield f"in micro-batches of {cuts} rows", ([_split(batch, cuts)], _only)
+        yield f"in micro-batches of {cuts} rows", ([_split(batch, cuts)], _joined)
 
 
 def _packing(batch: Padded) -> Layout:
@@ -145,13 +145,13 @@ def _packing(batch: Padded) -> Layout:
     packed = {name: values[mask] if values.dim() > 1 and name != "mask" else values for name, values in batch.items()}
     packed["lengths"] = mask.sum(1)
     del packed["mask"]
-    yield "packed without padding", ([[packed]], _only)
+    yield "packed without padding", ([[packed]], _joined)
 
 
 def _two_ranks(batch: Padded) -> Layout:
     for cuts in ([4, 5], [7, 2]):
         yield f"on two ranks of {cuts} rows", ([[part] for part in _split(batch, cuts)], _joined)
-    # The eighth response has no token, and neither has a rank with that one alone.
+    # The eighth response has no token, so that a rank with it alone has none.
     places = [0, 1, 2, 3, 4, 5, 6, 8, 7]
     moved = {name: values[places] for name, values in batch.items()}
     yield (
@@ -163,10 +163,6 @@ def _two_ranks(batch: Padded) -> Layout:
 def _split(batch: Padded, cuts: list[int]) -> list[Padded]:
     parts = {name: values.split(cuts) for name, values in batch.items()}
     return [{name: values[place] for name, values in parts.items()} for place in range(len(cuts))]
-
-
-def _only(ranks: list[Weights]) -> Weights:
-    return ranks[0]
 
 
 def _joined(ranks: list[Weights]) -> Weights:
@@ -196,11 +192,11 @@ def _solve(rule: TokenRule, ranks: list[list[Padded]], where: str) -> list[Weigh
         warnings.simplefilter("ignore")
         jobs = [pool.submit(_one_rank, rule, parts, meeting, rank) for rank, parts in enumerate(ranks)]
         problems = [job.exception() for job in jobs]
-    # Which of the two a rank meets that only heard of the problem depends on which thread is faster.
-    heard = (threading.BrokenBarrierError, AnotherRankRefused)
-    first = next((one for one in problems if one and not isinstance(one.__cause__ or one, heard)), None)
+    # A rank that stops because of another one raises either of these, depending on which thread is faster.
+    followers = (threading.BrokenBarrierError, AnotherRankRefused)
+    first = next((one for one in problems if one and not isinstance(one.__cause__ or one, followers)), None)
     if first is None and any(problems):
-        first = RuleError("the ranks did not meet: each must reduce the same things in the same order")
+        first = RuleError("the ranks' collectives differ: each rank must reduce the same things in the same order")
     if first is not None:
         raise RuleBroken(f"{rule}\nbreaks on {where}:\n{type(first).__name__}: {first}") from first
     return [job.result() for job in jobs]
@@ -218,7 +214,7 @@ def _one_rank(rule: TokenRule, parts: list[Padded], meeting: _Meeting, rank: int
         whole = {name: torch.cat([part[name] for part in parts]) for name in ("advantages", "groups", "keys")}
         record = stream.solve(whole["advantages"], groups=whole["groups"], keys=whole["keys"], round_number=3)
     except AnotherRankRefused:
-        raise  # all ranks have met to agree on this: none waits, and the one with the problem is left to say it
+        raise  # all ranks have agreed on this: none waits, and the rank with the problem raises it
     except BaseException:
         meeting.barrier.abort()  # the other ranks must not wait for this one
         raise
@@ -226,14 +222,14 @@ def _one_rank(rule: TokenRule, parts: list[Padded], meeting: _Meeting, rank: int
 
 
 class _Meeting:
-    """Where ranks that are threads meet."""
+    """The exchange of values between ranks that are threads."""
 
     def __init__(self, ranks: int):
         self.barrier = threading.Barrier(ranks, timeout=30)
         self.brought: list[Any] = [None] * ranks
 
     def exchange(self, rank: int, what: str, value: Any) -> list[Any]:
-        """Every rank's value, in rank order."""
+        """Return the values of all ranks, in rank order."""
         self.brought[rank] = what, value
         self.barrier.wait()
         everything = list(self.brought)
@@ -244,7 +240,7 @@ class _Meeting:
 
 
 class _ThreadReducer(Reducer):
-    """The collectives between threads of one process."""
+    """A reducer between threads of one process."""
 
     def __init__(self, meeting: _Meeting, rank: int):
         super().__init__()
@@ -276,9 +272,10 @@ def _compare(rule: TokenRule, name: str, where: str, expected: Weights, weights:
     for row, (before, after) in enumerate(zip(expected, weights, strict=True)):
         for token, (one, other) in enumerate(zip(before, after, strict=True)):
             if abs(one - other) > TOLERANCE * max(1.0, abs(one)):
+                hint = "\nrows count from 0 on each rank: for sums within a response use batch.response_means"
                 raise RuleBroken(
                     f"{rule}\ndepends on the {name}: token {token} of response {row} weighs {one:.7g} and then {other:.7g}\n"
-                    f"on {where}"
+                    f"on {where}{hint if name == 'number of ranks' else ''}"
                 )
 
 

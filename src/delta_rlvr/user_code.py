@@ -1,4 +1,4 @@
-"""A user's code by its place: `my_file.py:name` or `my_package.module:name`."""
+"""Loading user code by its place: `my_file.py:name` or `my_package.module:name`."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from typing import Any
 from delta_rlvr.hints import did_you_mean
 
 PLUGINS = "delta_rlvr.methods"
-"""The entry-point group by which other packages bring rules: a name for a rule class, or a module whose decorators name some."""
+"""The entry-point group of other packages' rules: a rule class under its name, or a module that registers some."""
 
 
 class PlaceError(ValueError):
-    """A user's file or module cannot be loaded; the message says which and why."""
+    """User code cannot be loaded; the message says which file or module and why."""
 
 
 def portable(spec: str) -> str:
-    """The same spelling with a file's whole path, for processes that start elsewhere."""
+    """Return the spec with a file's absolute path, for processes that start in another folder."""
     name, mark, query = spec.partition("?")
     file, colon, thing = name.rpartition(":")
     if colon and file.endswith(".py"):
@@ -34,7 +34,7 @@ def portable(spec: str) -> str:
 
 
 def module_at(where: str) -> ModuleType:
-    """The module of that name, or the file of that path as a module."""
+    """Return the module of this name, or the file at this path as a module."""
     if not where.endswith(".py"):
         try:
             return importlib.import_module(where)
@@ -47,10 +47,9 @@ def module_at(where: str) -> ModuleType:
 
 
 def failed_with(thing: Any, error: BaseException) -> str:
-    """How a function or class of somebody else's failed, for a message: the error, and the last line of its own file, whatever it had
-    called there."""
+    """Return how a user function or class failed: the error, and the last line of the user's file in its traceback."""
     file = None
-    with suppress(TypeError, OSError):  # typed at a prompt
+    with suppress(TypeError, OSError):  # it was typed at a prompt
         file = inspect.getsourcefile(thing)
     frames = traceback.extract_tb(error.__traceback__)
     frame = next((frame for frame in reversed(frames) if frame.filename == file), frames[-1])
@@ -58,7 +57,7 @@ def failed_with(thing: Any, error: BaseException) -> str:
 
 
 def check_place(spec: str) -> None:
-    """Refuse `my_file.py:name` where the file is not there, is not Python, or never mentions such a name. The file is read, not run."""
+    """Refuse `my_file.py:name` if the file is missing, is not Python or does not define the name. The file is not run."""
     where, _, name = spec.partition("?")[0].rpartition(":")
     if not where.endswith(".py"):
         return
@@ -93,14 +92,14 @@ def _file_at(where: str) -> Path:
 
 @cache
 def _load_file(path: Path, _changed: int) -> ModuleType:
-    """A file as a module of its own name, loaded again only when it has changed."""
+    """Load a file as a module, again only when it has changed."""
     name = f"delta_rlvr_rules_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up
+    sys.modules[name] = module  # dataclasses look up their module here
     try:
-        # Not by the spec's loader: it runs a compiled file in __pycache__ that may be of another edit in the same second.
+        # The spec's loader could run an outdated file of __pycache__ after two edits in one second.
         exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
     except Exception as error:
         del sys.modules[name]

@@ -1,4 +1,4 @@
-"""Versions of installed packages, which runs and results keep."""
+"""Versions of installed packages, for runs and results."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 
 def installed_version(package: str) -> str | None:
-    """None where it is not installed."""
+    """Return the version of a package, or None where it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -15,6 +15,6 @@ def installed_version(package: str) -> str | None:
 
 
 def installed_versions(*packages: str) -> dict[str, str]:
-    """Python's version, and those of the packages that are installed."""
+    """Return the versions of Python and of those packages that are installed."""
     known = {package: installed_version(package) for package in packages}
     return {"python": platform.python_version()} | {name: version for name, version in known.items() if version}

@@ -1,4 +1,4 @@
-"""Numbers, times, lists and commands as people read and write them."""
+"""Numbers, durations, lists and commands as text for people."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 
 def command_line(*words: object) -> str:
-    """A command to be pasted into a shell, in one line: words that a shell would take apart are quoted."""
+    """Return a command as one line for a shell, quoted where needed."""
     return " ".join(_quoted(str(word)) for word in words)
 
 
 def _quoted(word: str) -> str:
-    """As a shell reads it; line breaks and the like in the form $'...', which bash, zsh and ksh know."""
+    """Quote a word for a shell; one with line breaks and the like as $'...', which bash, zsh and ksh understand."""
     if word.isprintable():
         return shlex.quote(word)
     escaped = word.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\t", "\\t")
@@ -21,12 +21,12 @@ def _quoted(word: str) -> str:
 
 
 def comma_list(text: str) -> list[str]:
-    """Names with commas between them."""
+    """Return the names of a list with commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def counted(number: int, what: str, many: str | None = None) -> str:
-    """1 seed, 2 seeds; `many` where an s is not enough."""
+    """Return "1 seed" or "2 seeds"; `many` is the plural where an s is not enough."""
     return f"{number} {what}" if number == 1 else f"{number} {many or what + 's'}"
 
 
@@ -36,7 +36,7 @@ def listed(words: Sequence[str]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """4:05, or 1:04:05."""
+    """Return "4:05" or "1:04:05"."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

@@ -1,6 +1,5 @@
 """Each mistake is one line on standard error and exit code 2, and nothing that was there is touched."""
 
-import json
 import re
 import shlex
 import shutil
@@ -15,6 +14,7 @@ from delta_rlvr.runs import RunFolderError, read_run
 from delta_rlvr.training import session
 from delta_rlvr.training.request import RunRequest
 from delta_rlvr.training.resuming import advised_comparison
+from rows import write_rows
 
 
 def contents(folder):
@@ -29,7 +29,6 @@ def contents(folder):
         (["--eval_problems", "-1"], "--eval_problems -1"),
         (["--steps", "many"], "invalid int value: 'many'"),
         (["--method", "dapo?lambda_min=0.5"], "method 'dapo' has no setting 'lambda_min'"),
-        (["--method", "delta?proxy=full"], "which TRL does not give"),
         (["--num_generations", "3"], "cannot be divided into groups of 3; set num_generations to 4"),
         (["--train_problems", "2"], "2 training problems cannot fill a batch of 4 prompts"),
         (["--train_problems", "2"], "give --per_device_train_batch_size 4, or --train_problems 4 or more"),
@@ -39,6 +38,7 @@ def contents(folder):
         (["--learning_rate=-1e-4"], "--learning_rate -0.0001: give 0 or more"),
         (["--method", "oracle"], "needs labels of the decisive tokens, which TRL does not give"),
         (["--reward", "a.py:f,a.py:g"], "--reward a.py:f,a.py:g: give one function"),
+        (["--max_completion_length", "512"], "--max_completion_length 512: the longest prompt has"),
     ],
 )
 def test_options(arguments, words, capsys, tmp_path):
@@ -88,28 +88,27 @@ def test_settings_file(text, words, form, capsys, tmp_path):
 
 
 def test_a_row_without_an_answer(capsys, tmp_path):
-    path = tmp_path / "problems.jsonl"
-    rows = [{"question": "What is 1 + 1?", "answer": "2"}, {"question": "What is 1 + 2?"}]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = write_rows(tmp_path / "problems.jsonl", [{"question": "1 + 1?", "answer": "2"}, {"question": "1 + 2?"}])
     assert "problems.jsonl, line 2: it has no answer" in refused(capsys, "train", "--task", path, "--steps", 1)
 
 
-@pytest.mark.parametrize("resume", [[], ["--resume", "--method", "dapo"], ["--resume", "--seed", "7"]])
-def test_a_folder_with_another_run(finished, resume, capsys):
+@pytest.mark.parametrize("changed", [["--method", "dapo"], ["--seed", "7"]])
+def test_a_folder_with_another_run(finished, changed, capsys):
     folder, _ = finished
     before = contents(folder)
-    told = refused(capsys, "train", *SMALL, "--steps", 4, "--output", folder, *resume)
-    assert ("holds another run" if resume else "holds a run already") in told
-    if resume:
-        assert f"{resume[1].strip('-')} " in told
+    told = refused(capsys, "train", *SMALL, "--steps", 4, "--output", folder, "--resume", *changed)
+    assert "holds another run" in told
+    assert f"{changed[0].strip('-')} " in told
     assert contents(folder) == before
 
 
-def test_a_folder_with_another_run_is_refused_before_anything_is_loaded(finished, monkeypatch, capsys):
+def test_a_folder_with_a_run_is_refused_before_anything_is_loaded(finished, monkeypatch, capsys):
     folder, _ = finished
+    before = contents(folder)
     monkeypatch.setattr(session, "load_policy", lambda _: pytest.fail("the model was loaded first"))
     monkeypatch.setattr(session, "get_task", lambda *_, **__: pytest.fail("the problems were read first"))
     assert "holds a run already" in refused(capsys, "train", *SMALL, "--output", folder)
+    assert contents(folder) == before
 
 
 def test_resume_without_a_run(capsys, tmp_path):

@@ -1,12 +1,11 @@
 """Runs that have nothing to learn from say so in words, and do not crash."""
 
-import json
-
 import pytest
 
 from command_line import SMALL, metrics
 from delta_rlvr.cli import main
 from delta_rlvr.runs.recorder import no_signal
+from rows import write_rows
 
 
 def train(folder, capsys, *options):
@@ -31,8 +30,7 @@ def test_every_response_is_cut(tmp_path, capsys, mask):
 
 def test_answers_that_nobody_can_give(tmp_path, capsys):
     rows = [{"question": f"What is {n} + {n}?", "answer": "\\sqrt{-7919}"} for n in range(40)]
-    problems = tmp_path / "problems.jsonl"
-    problems.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    problems = write_rows(tmp_path / "problems.jsonl", rows)
     told = train(tmp_path / "run", capsys, "--task", problems, "--max_completion_length", 12, "--rollouts_every", 0)
     first = metrics(tmp_path / "run")[0]
     assert first["reward"] == 0

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from command_line import SMALL, metrics, refused, run_info
+from command_line import SMALL, metrics, run_info
 from delta_rlvr.cli import main
-from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter, read_run
+from delta_rlvr.runs import read_run
 from delta_rlvr.tasks import Problem
 from delta_rlvr.training.problems import default_prompt
 from report_pages import unpacked
@@ -123,46 +123,3 @@ def test_the_default_prompt_is_said(trained):
     chat = [{"role": "user", "content": "Say 1."}]
     assert default_prompt("mine.jsonl", [Problem("1", chat, "1", "math", {"question": chat})]) is None
     assert "prompt: the template" not in (trained / "log.txt").read_text()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--reward", "my.py:none"], "there is no such file"),
-        (["--max_completion_length", "512"], "--max_completion_length 512: the longest prompt has"),
-        (["--template_text", "no place"], "has no place for the question"),
-        (
-            ["--task", "mine.jsonl?answer=label", "--reward", "my.py:short"],
-            "it has no answer (looked for label; it has question, answer)",
-        ),
-    ],
-)
-def test_what_cannot_work_is_refused(own, arguments, words, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    rows = [json.dumps({"question": f"Say {n}.", "answer": "1"}) + "\n" for n in range(40)]
-    (tmp_path / "mine.jsonl").write_text("".join(rows))
-    told = refused(capsys, "train", *SMALL, "--steps", 1, "--task", "mine.jsonl", "--output", "run", *arguments)
-    assert words in told
-
-
-def test_a_folder_in_which_no_step_ran_may_be_used_again(tmp_path):
-    description = RunDescription("trl", "delta", 0, "builtin", "sums")
-    with pytest.raises(KeyError), RunWriter.create(tmp_path / "run", description):
-        raise KeyError("before the first step")
-    with RunWriter.create(tmp_path / "run", description) as writer:
-        assert writer.info["status"] == "running"
-        writer.log({"step": 1})
-    with pytest.raises(RunFolderError, match="holds a run already"):
-        RunWriter.create(tmp_path / "run", description)
-
-
-def test_a_folder_with_a_checkpoint_or_a_live_run_is_kept(tmp_path):
-    description = RunDescription("trl", "delta", 0, "builtin", "sums")
-    RunWriter.create(tmp_path / "live", description)  # running, as far as anyone can tell
-    with pytest.raises(RunFolderError, match="holds a run already"):
-        RunWriter.create(tmp_path / "live", description)
-    with pytest.raises(KeyError), RunWriter.create(tmp_path / "run", description):
-        raise KeyError
-    (tmp_path / "run" / "checkpoint-2").mkdir()
-    with pytest.raises(RunFolderError, match="holds a run already"):
-        RunWriter.create(tmp_path / "run", description)

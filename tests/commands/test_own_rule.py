@@ -1,6 +1,5 @@
 """A rule in a file of somebody's own works unchanged in every command, spelled in one way."""
 
-import gzip
 import hashlib
 import json
 from dataclasses import replace
@@ -12,12 +11,13 @@ import pytest
 from command_line import built, run, run_info
 from delta_rlvr.files import plain
 from delta_rlvr.objectives import get_method
-from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter
+from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter, read_run
 from delta_rlvr.tasks.contents import rule_digest
 from delta_rlvr.training.plan import check_same
 from delta_rlvr.training.request import run_settings
 from delta_rlvr.training.resuming import changes
 from report_pages import unpacked
+from rows import write_rows
 
 OWN = Path(__file__).parent.parent / "own_rule" / "my_rules.py"
 RULE = f"{OWN}:FirstHalf?share=0.25"
@@ -42,8 +42,7 @@ def trained(tmp_path_factory) -> Path:
 def test_train(trained):
     info = run_info(trained)
     assert (info["status"], info["method"], info["rule"]) == ("finished", RULE, {"share": 0.25})
-    with gzip.open(next(iter(sorted((trained / "rollouts").iterdir()))), "rt") as file:
-        lines = [json.loads(line) for line in file]
+    lines = read_run(trained).rollouts(1)
     assert len(lines) == 16
     for line in lines:
         assert line["weight"] == first_tokens(line["weight"])
@@ -104,8 +103,8 @@ def test_explain(tmp_path):
         {"prompt": "3 + 4 =", "response": " 7 is the answer", "reward": 1.0},
         {"prompt": "3 + 4 =", "response": " 8 is the answer", "reward": 0.0},
     ]
-    (tmp_path / "rollouts.jsonl").write_text("\n".join(map(json.dumps, rollouts)))
-    arguments = ["--model", "builtin", "--rollouts", tmp_path / "rollouts.jsonl", "--methods", f"{RULE},delta"]
+    file = write_rows(tmp_path / "rollouts.jsonl", rollouts)
+    arguments = ["--model", "builtin", "--rollouts", file, "--methods", f"{RULE},delta"]
     run("explain", *arguments, "--output", tmp_path / "page.html", log=tmp_path / "log")
     page = unpacked(tmp_path / "page.html")["page"]
     assert page["comparison"]["agreeing"]["rule.share"] == 0.25
@@ -115,7 +114,17 @@ def test_explain(tmp_path):
 def test_methods_and_its_check(tmp_path):
     told = run("methods", RULE, log=tmp_path / "log")
     assert "share=0.25  The share of a response that counts." in told
-    assert "ok  number of ranks" in run("methods", RULE, "--check", log=tmp_path / "check")
+    checked = run("methods", RULE, "--check", log=tmp_path / "check")
+    assert "ok  number of ranks" in checked
+    assert "weights on tokens with an advantage" in checked
+    double = tmp_path / "double.py"
+    double.write_text(
+        "from dataclasses import dataclass\nfrom delta_rlvr import TokenRule\n@dataclass(frozen=True)\n"
+        "class Double(TokenRule):\n    def weigh(self, batch):\n        return batch.ones() + batch.position % 2\n"
+    )
+    assert "the mean is not one, which scales the loss" in run(
+        "methods", f"{double}:Double", "--check", log=tmp_path / "c"
+    )
 
 
 def test_an_edited_file_is_another_experiment(tmp_path):
@@ -149,7 +158,7 @@ def test_an_edited_file_is_another_experiment(tmp_path):
     with RunWriter.create(tmp_path / "begun", description) as begun:
         begun.log({"step": 1, "loss": 0.0})
     edited = replace(description, settings=kept | {"method_sha256": "other"})
-    with pytest.raises(RunFolderError, match="the file that method names has changed since this run began"):
+    with pytest.raises(RunFolderError, match="the file that `method` names has changed since this run began"):
         RunWriter.resume(tmp_path / "begun", edited, 1)
     with RunWriter.resume(tmp_path / "begun", edited, 0):  # nothing of it is kept
         pass

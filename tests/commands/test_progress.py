@@ -18,36 +18,27 @@ ROLLOUT = {"reward": 0.25, "signal_groups": 0.5, "length": 52.5, "weight_signal_
 NOTE = "no learning signal: every response was graded 0 [see rollouts]"
 
 
-def show(console, path, steps, lines):
-    with Teller(console) as teller:
+def show(path, steps, lines, **console):
+    """What is told of these steps, 80 columns wide where nothing else is said."""
+    with Teller(Console(file=io.StringIO(), **{"width": 80, **console})) as teller:
         teller.log_to(path)
         with TrainingProgress(teller, steps) as progress:
             for metrics in lines:
                 progress.show(metrics)
+    return teller.console.file.getvalue()
 
 
 def test_in_a_pipe(tmp_path):
-    told = io.StringIO()
-    show(Console(file=told, width=80), tmp_path / "log.txt", 100, [line(n, **ROLLOUT) for n in range(1, 101)])
-    lines = told.getvalue().splitlines()
+    told = show(tmp_path / "log.txt", 100, [line(n, **ROLLOUT) for n in range(1, 101)])
+    lines = told.splitlines()
     assert lines[0] == LEGEND
-    assert lines[1].split() == [
-        "step",
-        "reward",
-        "signal",
-        "length",
-        "entropy",
-        "spread",
-        "loss",
-        "grad",
-        "s/step",
-        "left",
-    ]
+    headings = [*("step", "reward", "signal", "length", "entropy", "spread"), *("loss", "grad", "s/step", "left")]
+    assert lines[1].split() == headings
     # One line in five (100 / 20), the first and the last.
     assert [int(text.split()[0]) for text in lines[2:]] == [1, *range(5, 101, 5)]
     assert lines[2].split()[:9] == ["1", "0.250", "50%", "52.5", "0.300", "0.123", "+0.0100", "1.23e+04", "2.00"]
     assert re.fullmatch(r"\d+:\d\d", lines[2].split()[9])
-    assert "\x1b" not in told.getvalue()
+    assert "\x1b" not in told
     # The columns stand under their headings.
     for text in lines[2:]:
         assert len(text) == len(lines[1]) <= 80
@@ -64,39 +55,33 @@ def test_steps_that_share_a_batch(tmp_path, steps, parts, words):
 
 
 def test_the_log_has_every_step(tmp_path):
-    show(Console(file=io.StringIO()), tmp_path / "log.txt", 100, [line(n) for n in range(1, 101)])
+    show(tmp_path / "log.txt", 100, [line(n) for n in range(1, 101)])
     text = (tmp_path / "log.txt").read_text()
     assert [int(row.split()[0]) for row in text.splitlines()[2:]] == list(range(1, 101))
 
 
 def test_what_a_step_does_not_measure_is_shown_as_it_last_was(tmp_path):
-    told = io.StringIO()
-    show(Console(file=told, width=80), tmp_path / "log.txt", 2, [line(1, **ROLLOUT), line(2)])
-    assert told.getvalue().splitlines()[3].split()[1:4] == ["0.250", "50%", "52.5"]
+    told = show(tmp_path / "log.txt", 2, [line(1, **ROLLOUT), line(2)])
+    assert told.splitlines()[3].split()[1:4] == ["0.250", "50%", "52.5"]
 
 
 def test_a_plain_method_has_no_spread(tmp_path):
-    told = io.StringIO()
-    show(Console(file=told, width=80), tmp_path / "log.txt", 1, [line(1)])
-    assert told.getvalue().splitlines()[2].split()[:6] == ["1", "-", "-", "-", "0.300", "-"]
+    assert show(tmp_path / "log.txt", 1, [line(1)]).splitlines()[2].split()[:6] == ["1", "-", "-", "-", "0.300", "-"]
 
 
 def test_a_note_is_told_once_and_counted(tmp_path):
-    told = io.StringIO()
     lines = [line(1, note=NOTE), line(2, note=NOTE), line(3), line(4, note=NOTE)]
-    show(Console(file=told, width=80), tmp_path / "log.txt", 4, lines)
-    assert f"step 1: {NOTE}" in told.getvalue()  # in one line, brackets and all
-    assert [text[:6] for text in told.getvalue().splitlines() if NOTE in text] == ["step 1"]
-    assert told.getvalue().splitlines()[-1].endswith("the note of step 1 was true of 3 steps in all")
+    told = show(tmp_path / "log.txt", 4, lines)
+    assert f"step 1: {NOTE}" in told  # in one line, brackets and all
+    assert [text[:6] for text in told.splitlines() if NOTE in text] == ["step 1"]
+    assert told.splitlines()[-1].endswith("the note of step 1 was true of 3 steps in all")
     assert (tmp_path / "log.txt").read_text().count(NOTE) == 1
 
 
 def test_on_a_terminal(tmp_path):
     """After the bar is taken away every line stands alone, and the steps are within 80 columns."""
-    told = io.StringIO()
-    console = Console(file=told, force_terminal=True, width=100, color_system=None)
-    show(console, tmp_path / "log.txt", 5, [line(n, **ROLLOUT, note=NOTE) for n in range(1, 6)])
-    screen = on_screen(told.getvalue())
+    lines = [line(n, **ROLLOUT, note=NOTE) for n in range(1, 6)]
+    screen = on_screen(show(tmp_path / "log.txt", 5, lines, force_terminal=True, width=100, color_system=None))
     # Sentences are broken by the terminal: a command in one can be copied.
     rows = [text for text in screen if re.match(r" +\d+ +0\.250 ", text)]
     assert all(len(text) <= 80 for text in rows)

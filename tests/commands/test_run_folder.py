@@ -1,7 +1,5 @@
 """What a run leaves in its folder, against the rollout batches that it was made from."""
 
-import gzip
-import json
 import re
 from pathlib import Path
 
@@ -10,10 +8,12 @@ import pytest
 from tokenizers import ByteLevelBPETokenizer, Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
+from byte_tokens import bytes_alone
 from command_line import run_info
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.models import load_policy
 from delta_rlvr.models.token_texts import token_texts, vocabulary_texts
+from delta_rlvr.runs import read_run
 from delta_rlvr.tasks import get_task
 from report_pages import unpacked
 from rounding import FIVE_DIGITS, rounding
@@ -22,9 +22,13 @@ SCHEMA = Path(__file__).parents[2] / "docs" / "run_schema.md"
 
 
 def rollouts(folder):
-    for path in sorted((folder / "rollouts").iterdir()):
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            yield [json.loads(line) for line in file]
+    run = read_run(folder)
+    return [run.rollouts(step) for step in run.rollout_steps]
+
+
+@pytest.fixture
+def lines(finished):
+    return read_run(finished[0]).metrics
 
 
 # ---------------------------------------------------------------- rollouts
@@ -32,7 +36,7 @@ def rollouts(folder):
 
 def test_rollouts_are_the_batches_token_by_token(finished):
     folder, batches = finished
-    dumps = list(rollouts(folder))
+    dumps = rollouts(folder)
     assert [dump[0]["step"] for dump in dumps] == [batch.step for batch in batches] == [1, 3]
     for dump, batch in zip(dumps, batches, strict=True):
         assert len(dump) == len(batch.rows) == 16
@@ -51,17 +55,11 @@ def test_rollouts_are_the_batches_token_by_token(finished):
             assert line["alpha"] == pytest.approx(batch.record.alpha[packed].tolist(), rel=FIVE_DIGITS)
             assert line["margin"] == pytest.approx(batch.record.margin[packed].tolist(), rel=FIVE_DIGITS)
             for name in (
-                "tokens",
-                "ids",
-                "logps",
-                "entropy",
-                "weight",
-                "alpha",
-                "margin",
-                "margin_initial",
-                "decisive",
+                *("tokens", "ids", "logps", "entropy", "weight", "alpha"),
+                *("margin", "margin_initial", "decisive"),
             ):
                 assert len(line[name]) == length, name
+            assert set(line["other_weights"]) == {"delta-group", "delta-within-side", "dapo-ft"}
             assert line["prompt_id"] == batch.rows[row]["id"]
             assert line["prompt"] == batch.rows[row]["prompt"]
         assert start == len(batch.record.weights)
@@ -128,9 +126,7 @@ def documented_keys():
     return names
 
 
-def test_every_metric_is_documented(finished):
-    folder, _ = finished
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+def test_every_metric_is_documented(lines):
     assert [line["step"] for line in lines] == [1, 2, 3, 4]
     known = documented_keys()
     for key in {key for line in lines for key in line}:
@@ -140,10 +136,8 @@ def test_every_metric_is_documented(finished):
     assert known - always <= {re.sub(r"rewards/[^/]+/", "rewards/NAME/", key) for key in lines[0]}
 
 
-def test_metrics_mean_what_the_schema_says(finished):
-    folder, batches = finished
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    for line, batch in zip(lines[::2], batches, strict=True):
+def test_metrics_mean_what_the_schema_says(finished, lines):
+    for line, batch in zip(lines[::2], finished[1], strict=True):
         rewards = batch.rewards.double()
         groups = rewards.view(4, 4)
         assert line["reward"] == pytest.approx(rewards.mean().item())
@@ -167,9 +161,7 @@ def test_metrics_mean_what_the_schema_says(finished):
         assert "reward" not in line  # a step on the rollouts of the one before
 
 
-def test_seconds(finished):
-    folder, _ = finished
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+def test_seconds(lines):
     for line in lines:
         parts = [line[f"seconds_{phase}"] for phase in ("generate", "logps", "reward", "credit", "update")]
         assert sum(parts) == pytest.approx(line["seconds_step"])
@@ -219,13 +211,6 @@ def test_the_page_of_a_run_gives_the_test_of_the_terminal(finished):
 # ---------------------------------------------------------------- tokens as text
 
 TEXTS = ["plain words", "naïve café €5", "日本語のテキスト", "👩‍👩‍👧 family", "a\ufffdb", "mixed é日👧 end", ""]
-
-
-def bytes_alone():
-    """A byte-level vocabulary without merges: every token is one byte, so most characters take several."""
-    tokenizer = ByteLevelBPETokenizer()
-    tokenizer.train_from_iterator(["a"], vocab_size=256, show_progress=False)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer._tokenizer)
 
 
 def merged_bytes():

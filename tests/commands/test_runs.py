@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from delta_rlvr.cli import main
 from delta_rlvr.models import load_policy
 from delta_rlvr.runs import read_run
 from ranks import on_two_ranks
+from rows import write_sums
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -25,18 +27,9 @@ def train(*options):
 
 
 def torchrun(*options):
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc_per_node",
-        "2",
-        "-m",
-        "delta_rlvr",
-    ]
+    launch = ("torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "delta_rlvr")
     done = subprocess.run(
-        [*command, "train", *SMALL, *map(str, options)],
+        [sys.executable, "-m", *launch, "train", *SMALL, *map(str, options)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -111,47 +104,29 @@ def test_an_adapter_goes_on_exactly(tmp_path):
 def test_a_model_and_problems_from_files(finished, tmp_path):
     """Fewer problems than the steps ask for: they are gone through more than once. One in eight is held out."""
     folder, _ = finished
-    problems = tmp_path / "problems.jsonl"
-    rows = [{"question": f"What is {n} + {n + 1}?", "answer": str(2 * n + 1)} for n in range(12)]
-    problems.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    task = f"{problems}?max_tokens=8"
-    train(
-        "--model",
-        folder / "model",
-        "--task",
-        task,
-        "--steps",
-        4,
-        "--steps_per_generation",
-        1,
-        "--output",
-        tmp_path / "run",
-    )
+    given = ["--model", folder / "model", "--task", f"{write_sums(tmp_path / 'problems.jsonl', 12)}?max_tokens=8"]
+    train(*given, "--steps", 4, "--steps_per_generation", 1, "--output", tmp_path / "run")
     lines = metrics(tmp_path / "run")
     assert [line["step"] for line in lines] == [1, 2, 3, 4]
     assert all(line["length"] <= 8 for line in lines)
     first = read_run(tmp_path / "run").rollouts(1)[0]
-    row = next(row for row in rows if row["question"] in first["prompt"])
-    assert first["answer"] == row["answer"]
+    asked = re.search(r"What is (\d+) \+ (\d+)\?", first["prompt"])
+    assert first["answer"] == str(sum(map(int, asked.groups())))
     assert run_info(tmp_path / "run")["model"] == str(folder / "model")
     assert "prompt: the template 'math', as none was chosen" in (tmp_path / "run" / "log.txt").read_text()
 
 
 def test_a_small_file_in_more_than_one_epoch(tmp_path):
-    problems = tmp_path / "problems.jsonl"
-    rows = [{"question": f"What is {n} + {n + 1}?", "answer": str(2 * n + 1)} for n in range(9)]
-    problems.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    problems = write_sums(tmp_path / "problems.jsonl", 9)
     train("--task", f"{problems}?max_tokens=4", "--steps", 12, "--eval_problems", 50, "--output", tmp_path / "run")
     assert metrics(tmp_path / "run")[-1]["epoch"] > 1
 
 
 def test_a_file_without_steps_is_trained_on_whole_in_epochs(tmp_path):
     """Nine problems, of which some are held out: two batches of four, two steps each."""
-    problems = tmp_path / "problems.jsonl"
-    rows = [{"question": f"What is {n} + {n + 1}?", "answer": str(2 * n + 1)} for n in range(9)]
-    problems.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    problems = write_sums(tmp_path / "problems.jsonl", 9)
     train("--task", f"{problems}?max_tokens=4", "--num_train_epochs", 1, "--output", tmp_path / "run")
-    assert len(metrics(tmp_path / "run")) == 4
+    assert len(metrics(tmp_path / "run")) == run_info(tmp_path / "run")["steps_planned"] == 4
 
 
 def test_the_score_before_of_other_problems_is_not_compared(finished, tmp_path, capsys):
@@ -170,13 +145,6 @@ def test_a_generator(tmp_path):
     first = read_run(tmp_path / "run").rollouts(1)[0]
     assert first["answer"]
     assert len(metrics(tmp_path / "run")) == 2
-
-
-def test_epochs_instead_of_steps(tmp_path):
-    """Eight problems are two batches of two steps: two epochs are eight steps."""
-    train("--train_problems", 8, "--num_train_epochs", 2, "--rollouts_every", 0, "--output", tmp_path / "run")
-    assert run_info(tmp_path / "run")["steps_planned"] == 8
-    assert len(metrics(tmp_path / "run")) == 8
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from trl import GRPOConfig
 
 from command_line import SMALL, built, metrics, refused, reopen, run_info
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
-from delta_rlvr.adapters.trl.recorded import disk_is_full
 from delta_rlvr.cli import main
 from delta_rlvr.commands import evaluate, flags, names
 from delta_rlvr.commands.options import read_request
@@ -57,6 +56,11 @@ def test_method_names_are_read_off_the_source():
         (["--method", "my.py:Mine"], "there is no 'Mine' in my.py"),
         (["--method", "odd.py:Mine"], "odd.py, line 2: this is not Python"),
         (["--report_to", "comet_ml"], "--report_to comet_ml: it is not installed; pip install comet-ml"),
+        (
+            ["--task", "ask.csv?answer=label", "--reward", "my.py:judge"],
+            "no answer (looked for label; it has question)",
+        ),
+        (["--template_text", "no place"], "has no place for the question"),
     ],
 )
 def test_wrong_names_are_refused_before_torch_is_loaded(arguments, words, tmp_path):
@@ -309,19 +313,6 @@ def test_resume_prints_what_differs(finished, tmp_path, capsys):
 # ---------------------------------------------------------------- ends
 
 
-def test_ctrl_c_names_the_checkpoint_and_the_command(finished, tmp_path, monkeypatch, capsys):
-    folder = shutil.copytree(finished[0], tmp_path / "run")
-
-    def interrupted(*_args, **_options):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("delta_rlvr.training.session.DeltaTrainer.train", interrupted)
-    assert main(["train", "--output", str(folder), "--resume", "--steps", "6"]) == 130
-    told = capsys.readouterr().err
-    assert f"checkpoint-4 is kept; go on with: delta-rlvr train --output {folder} --resume" in told
-    assert run_info(folder)["status"] == "interrupted"
-
-
 def full(*_args, **_options):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "checkpoint-6/model.safetensors")
 
@@ -358,13 +349,6 @@ def test_an_interrupt_before_the_first_checkpoint_names_the_command_too(tmp_path
     again = f"; start again with: delta-rlvr train --output {tmp_path} --resume"
     with pytest.raises(KeyboardInterrupt, match=re.escape(again)), how_to_go_on(tmp_path):
         raise KeyboardInterrupt
-
-
-def test_other_libraries_words_for_a_full_disk(tmp_path):
-    assert disk_is_full(RuntimeError("I/O error: No space left on device (os error 28)"), tmp_path)
-    # torch does not say why it could not write: only a disk without room explains it.
-    assert not disk_is_full(RuntimeError("PytorchStreamWriter failed writing file data/0"), tmp_path)
-    assert not disk_is_full(RuntimeError("out of memory"), tmp_path)
 
 
 # ---------------------------------------------------------------- what a run leaves
@@ -428,15 +412,6 @@ def test_help_tells_the_defaults(capsys):
     dumps = {one.name: one.default for one in fields(DeltaTrainerConfig)}
     assert f"between dumps ({dumps['rollouts_every']}), prompts per dump ({dumps['rollout_groups']})" in text
     assert "math_answer_line" in text
-
-
-def test_help_is_there_without_torch():
-    program = "import sys; from delta_rlvr.cli import main; main(); print('torch' in sys.modules)"
-    for command in ("train", "compare"):
-        done = subprocess.run(
-            [sys.executable, "-c", program, command, "--help"], capture_output=True, text=True, check=True, timeout=60
-        )
-        assert done.stdout.split()[-1] == "False"
 
 
 def test_the_advised_comparison_of_a_resumed_run_has_its_settings(finished):

@@ -107,7 +107,7 @@ def test_what_a_proxy_needs():
         ({"normalize": 1}, "normalize=1"),
         ({"contrast": "within_side", "assignment": "hard"}, "every token would get 0"),
         ({"contrast": "alignment", "assignment": "hard"}, "never negative"),
-        ({"contrast": "alignment", "gamma": "initial"}, "no distances"),
+        ({"contrast": "alignment", "gamma": "initial"}, "not distances"),
     ],
 )
 def test_settings(settings, message):

@@ -1,5 +1,6 @@
 """The protocol of rules: what they are given, what they may give back, and the check that anyone can run on a rule of his own."""
 
+import math
 from dataclasses import dataclass
 from itertools import count
 
@@ -130,7 +131,7 @@ def test_needs_that_cannot_be_given():
         RuleError, match="the method needs labels of the decisive tokens, which this engine cannot give"
     ):
         check_needs(all_methods()["oracle"].rule, ("logps",), "this engine", "the method")
-    with pytest.raises(RuleError, match="needs 'logprobs', which nobody knows; needs are hidden"):
+    with pytest.raises(RuleError, match="needs 'logprobs', which is unknown; needs are hidden"):
         solve(rule(needs=("logprobs",))(lambda batch: batch.ones()))
 
 
@@ -172,12 +173,37 @@ def test_every_rule_of_ours_passes(name):
             rule()(lambda b: b.positions.double()),
             r"has no attribute 'positions' .*; did you mean 'position'\?; a batch has advantages, .*, row, .*, total",
         ),
+        (
+            rule(("hidden",))(lambda b: b.hidden),
+            "hidden states come in chunks: `for place, hidden in batch.store.chunks",
+        ),
+        (
+            rule()(lambda b: b.sums_by(b.row, b.ones())),
+            "(?s)depends on the number of ranks.*rows count from 0 on each rank: .* batch.response_means",
+        ),
+        (rule(("logps",))(lambda b: b.ones().where(b.logps > -9, torch.nan)), "(?s)improbable tokens.*the weight nan"),
     ],
 )
 def test_a_rule_that_breaks_one_is_told_which_and_on_what(broken, words):
     with pytest.raises(RuleBroken, match=words) as told:
         check_rule(broken)
-    assert "random_batch(seed=" in str(told.value) or "signal" in str(told.value)
+    assert any(batch in str(told.value) for batch in ("random_batch(seed=", "signal", "improbable"))
+
+
+def test_the_mean_of_a_response():
+    seen = []
+    means = rule(("logps",))(lambda b: seen.append(b.response_means(b.logps)) or b.response_means(b.logps).exp()[b.row])
+    assert check_rule(means)
+    stream = CreditStream(means)
+    stream.add(None, torch.tensor([-1.0, -2.0, -6.0]), lengths=torch.tensor([2, 0, 1]))
+    weights = stream.solve(torch.tensor([1.0, 0.0, -1.0])).weights
+    assert seen[-1].tolist() == [-1.5, 0.0, -6.0]
+    assert weights.tolist() == pytest.approx([math.exp(-1.5), math.exp(-1.5), math.exp(-6.0)])
+
+
+def test_needs_in_one_string_are_refused():
+    with pytest.raises(RuleError, match=r"needs is a string: write needs = \('logps',\)"):
+        check_rule(rule("logps")(lambda b: b.ones()))
 
 
 def test_the_rank_that_has_the_problem_is_quoted(monkeypatch):
@@ -195,5 +221,5 @@ def test_ranks_that_do_not_meet_are_told(monkeypatch):
     real = threading.Barrier
     monkeypatch.setattr(testing.threading, "Barrier", lambda ranks, timeout: real(ranks, timeout=0.5))
     lonely = rule()(lambda b: b.total(b.ones()) * b.ones() if b.reducer.rank == 0 else b.ones())
-    with pytest.raises(RuleBroken, match="each must reduce the same things in the same order"):
+    with pytest.raises(RuleBroken, match="each rank must reduce the same things in the same order"):
         check_rule(lonely)

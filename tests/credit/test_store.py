@@ -34,7 +34,7 @@ def test_budget_then_recompute():
     store.add(first, recompute=lambda: pytest.fail("it had room"))
     store.add(second, recompute=lambda: second)
     assert torch.equal(read(store), torch.cat([first, second]))
-    assert str(store) == "6 tokens: 0.0 MB on cpu, 4 tokens recomputed at every pass, for want of room"
+    assert str(store) == "6 tokens: 0.0 MB on cpu, 4 tokens recomputed in every pass for lack of memory"
 
 
 def test_the_ranks_of_a_node_share_its_memory(monkeypatch):

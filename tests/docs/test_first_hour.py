@@ -47,6 +47,6 @@ def test_from_a_file_to_a_comparison(reader, capsys):
     assert "scores are mean rewards of my_reward.py:last_number" in " ".join(capsys.readouterr().out.split())
     assert main(check) == 0
     assert main([*compare, *SMALL, "--seeds", "1"]) == 0
-    page = (reader / "runs" / "mine" / "report.html").read_text(encoding="utf-8")
+    page = (reader / "runs" / "compare" / "report.html").read_text(encoding="utf-8")
     assert "Unlikely" in page
     assert "take 7 seeds or more" in " ".join(capsys.readouterr().out.split())

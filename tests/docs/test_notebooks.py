@@ -1,11 +1,11 @@
 """The notebooks of the docs run in a fresh kernel and give the outputs that are kept in them."""
 
-import importlib.util
 import re
 
 import nbformat
 import pytest
 
+from delta_rlvr.user_code import module_at
 from pages import ROOT
 
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
@@ -13,13 +13,6 @@ _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 # Printed numbers have one or two decimals; a sum in another order may move them across a rounding by one of the last.
 TOLERANCE = 0.11
-
-
-def runner():
-    spec = importlib.util.spec_from_file_location("run_notebooks", ROOT / "scripts" / "run_notebooks.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def outputs(notebook):
@@ -41,7 +34,7 @@ def test_there_are_two():
 def test_it_runs_and_gives_the_kept_outputs(path):
     kept = outputs(nbformat.read(path, as_version=4))
     assert any(kept), "run scripts/run_notebooks.py: the notebook was kept without outputs"
-    again = outputs(runner().run(path))
+    again = outputs(module_at(str(ROOT / "scripts" / "run_notebooks.py")).run(path))
     assert [_NUMBER.sub("#", text) for text in again] == [_NUMBER.sub("#", text) for text in kept]
     for one, other in zip(kept, again, strict=True):
         numbers = zip(_NUMBER.findall(one), _NUMBER.findall(other), strict=True)

@@ -1,14 +1,15 @@
 """The docs site: what its API page lists, and what its build makes of the Markdown."""
 
 import importlib
-import importlib.util
 import re
 import tomllib
 
 import delta_rlvr
 from delta_rlvr.adapters import trl
+from delta_rlvr.user_code import module_at
 from pages import ROOT
 
+SITE = module_at(str(ROOT / "scripts" / "docs_site.py"))
 LISTED = re.findall(r"^::: (\S+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
 
 
@@ -26,13 +27,6 @@ def test_the_api_page_lists_every_public_name():
     assert {"check_rule", "RuleBroken"} <= names
 
 
-def site():
-    spec = importlib.util.spec_from_file_location("docs_site", ROOT / "scripts" / "docs_site.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_lists_and_tables_get_their_blank_line():
     """As GitHub reads them; Python-Markdown would take them for a part of the paragraph."""
     text = ["Words:", "- one", "  goes on", "- two", "", "More:", "| a |", "|---|", "```", "x", "- y", "```"]
@@ -40,12 +34,12 @@ def test_lists_and_tables_get_their_blank_line():
         *("Words:", "", "- one", "  goes on", "- two", "", "More:", "", "| a |", "|---|"),
         *("```", "x", "- y", "```"),
     ]
-    assert site().separated(text) == expected
-    assert site().separated(["# Title", "- one", "1. two"]) == ["# Title", "- one", "1. two"]
+    assert SITE.separated(text) == expected
+    assert SITE.separated(["# Title", "- one", "1. two"]) == ["# Title", "- one", "1. two"]
 
 
 def test_borrowed_pages_exist():
-    for source, place in site().BORROWED.items():
+    for source, place in SITE.BORROWED.items():
         assert (ROOT / source).is_file()
         assert place in (ROOT / "mkdocs.yml").read_text()
 

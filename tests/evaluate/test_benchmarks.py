@@ -1,11 +1,8 @@
 """Benchmarks by name: their rows, their prompts, their graders, and what is said when data is absent or wrong."""
 
-import base64
 import gzip
 import json
 import os
-import pickle
-import zlib
 from pathlib import Path
 
 import pytest
@@ -18,6 +15,7 @@ from delta_rlvr.models import hub
 from delta_rlvr.specs import with_settings
 from delta_rlvr.tasks import templates
 from delta_rlvr.tasks.registry import get_task, grade_problem
+from rows import write_rows
 
 REAL = os.environ.get("DELTA_RLVR_DATA")
 
@@ -31,10 +29,6 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def _write(path, rows):
-    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
-
-
 def test_presets_are_the_papers():
     math = PRESETS["paper-math"]
     assert math.settings == EvaluationSettings(samples=16, max_tokens=30_000, temperature=1.0, top_p=0.7)
@@ -45,10 +39,8 @@ def test_presets_are_the_papers():
 
 
 def test_math_rows_and_prompt(folder):
-    _write(
-        folder / "math" / "aime25.jsonl",
-        [{"problem_idx": n, "problem": f"What is {n}?", "answer": n} for n in range(30)],
-    )
+    rows = [{"problem_idx": n, "problem": f"What is {n}?", "answer": n} for n in range(30)]
+    write_rows(folder / "math" / "aime25.jsonl", rows)
     questions = load_benchmark("aime25")
     problem = questions.problems[7]
     assert (problem.id, problem.answer) == ("7", "7")
@@ -67,7 +59,7 @@ def test_math_rows_and_prompt(folder):
 
 
 def test_another_template_moves_the_answer(folder):
-    _write(folder / "math" / "aime25.jsonl", [{"id": n, "problem": "What?", "answer": n} for n in range(30)])
+    write_rows(folder / "math" / "aime25.jsonl", [{"id": n, "problem": "What?", "answer": n} for n in range(30)])
     problem = load_benchmark("aime25", template="math_answer_line").problems[3]
     assert '"Answer: X"' in problem.prompt
     assert grade_problem(problem, "Hm.\nAnswer: 3").score == 1.0
@@ -89,7 +81,7 @@ def test_absent_data_is_named_for_all_at_once(folder):
 
 def test_the_hub_is_not_asked_for_a_file_that_is_here(folder, monkeypatch):
     monkeypatch.setattr(data, "_hub_rows", lambda hub: pytest.fail("asked"))
-    _write(folder / "math" / "aime24.jsonl", [{"problem": f"{n}?", "answer": n} for n in range(30)])
+    write_rows(folder / "math" / "aime24.jsonl", [{"problem": f"{n}?", "answer": n} for n in range(30)])
     assert len({problem.id for problem in load_benchmark("aime24").problems}) == 30
 
 
@@ -117,17 +109,14 @@ def test_a_folder_variable_that_is_not_set(monkeypatch):
     ],
 )
 def test_bad_rows_are_named(folder, rows, message):
-    _write(folder / "math" / "aime25.jsonl", rows)
+    write_rows(folder / "math" / "aime25.jsonl", rows)
     with pytest.raises(EvaluationError, match=message):
         load_benchmark("aime25")
 
 
 def test_any_file_of_problems_and_answers(tmp_path):
-    path = tmp_path / "mine.jsonl"
-    _write(
-        path,
-        [{"question": "1+1?", "answer": 2}, {"question": "1+2?", "answer": "3"}, {"question": "1+1?", "answer": 2}],
-    )
+    twice = {"question": "1+1?", "answer": 2}
+    path = write_rows(tmp_path / "mine.jsonl", [twice, {"question": "1+2?", "answer": "3"}, twice])
     questions = load_benchmark(str(path))
     assert questions.name == "mine"
     assert [problem.answer for problem in questions.problems] == ["2", "3", "2"]
@@ -156,8 +145,7 @@ def test_the_built_in_task():
 
 def test_a_task_of_rows_takes_a_prompt_as_train_does(tmp_path):
     """The text may hold commas and line breaks; the problems are those that training holds out."""
-    path = tmp_path / "own.jsonl"
-    path.write_text("".join(json.dumps({"q": f"{n} + 1", "answer": n + 1}) + "\n" for n in range(64)))
+    path = write_rows(tmp_path / "own.jsonl", [{"q": f"{n} + 1", "answer": n + 1} for n in range(64)])
     text = "{question}, please\n####"
     spec = f"{path}?question=q"
     asked = load_benchmark(f"task:{spec}", template_text=text)
@@ -207,10 +195,9 @@ def test_mmlu_pro_draws_the_same_600_whatever_the_order(folder):
         {"question_id": n, "question": f"Q{n}", "options": ["x", "y", "z"], "answer": "B", "answer_index": 1}
         for n in range(900)
     ]
-    path = folder / "choice" / "mmlu_pro.jsonl"
-    _write(path, rows)
+    path = write_rows(folder / "choice" / "mmlu_pro.jsonl", rows)
     forward = {problem.id for problem in load_benchmark("mmlu-pro").problems}
-    _write(path, rows[::-1])
+    write_rows(path, rows[::-1])
     assert forward == {problem.id for problem in load_benchmark("mmlu-pro").problems}
     assert len(forward) == 600
     with pytest.raises(ValueError, match="do not agree"):
@@ -269,17 +256,13 @@ def test_functions_are_graded_in_the_sandbox(place):
 
 
 @needs_bubblewrap
-@pytest.mark.parametrize("archived", [False, True])
-def test_livecodebench_rows(archived):
-    private = json.dumps([{"input": "5 6\n", "output": "11\n", "testtype": "stdin"}])
-    if archived:
-        private = base64.b64encode(zlib.compress(pickle.dumps(private))).decode()
+def test_livecodebench_rows():
     row = {
         "question_id": "abc_a",
         "question_content": "Read two numbers, print their sum.",
         "starter_code": "",
         "public_test_cases": json.dumps([{"input": "1 2\n", "output": "3\n", "testtype": "stdin"}]),
-        "private_test_cases": private,
+        "private_test_cases": json.dumps([{"input": "5 6\n", "output": "11\n", "testtype": "stdin"}]),
         "metadata": "{}",
     }
     problem = readers.read_livecodebench(row, templates.CODE)

@@ -14,16 +14,14 @@ from hypothesis import strategies as st
 
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.records import Sample, SampleRequest, read_sample
-from delta_rlvr.evaluate.runner import identity, run_evaluation
-from delta_rlvr.evaluate.sample_file import SampleFile, read_samples
+from delta_rlvr.evaluate.sample_file import read_samples
 from delta_rlvr.evaluate.server_sampler import ServerSampler, ServerSettings, _PassingTrouble, read_completion
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
 from delta_rlvr.files import dump
-from evaluation_support import sums
+from evaluation_support import evaluated, sums
 from stub_server import StubServer, chat_answer, seeded_digit, stub_server, text_answer
 
 SETTINGS = EvaluationSettings(samples=3, max_tokens=50, temperature=0.8, top_p=0.9, seed=2, stop=("Q:",))
-MODEL = {"name": "tiny"}
 
 
 def _server(stub, **changes):
@@ -32,12 +30,7 @@ def _server(stub, **changes):
 
 
 def _run(stub, benchmarks=None, path=None, settings=SETTINGS, **changes):
-    benchmarks = benchmarks or [sums(5)]
-    sampler = ServerSampler(_server(stub, **changes), settings)
-    if path is None:
-        return run_evaluation(benchmarks, sampler, settings, model=MODEL)
-    with SampleFile(path, identity(benchmarks, settings, MODEL, sampler.describe())) as store:
-        return run_evaluation(benchmarks, sampler, settings, model=MODEL, store=store)
+    return evaluated(ServerSampler(_server(stub, **changes), settings), settings, path, benchmarks or [sums(5)])
 
 
 def _right(path, body, tries):
@@ -154,7 +147,7 @@ def test_the_server_says_when_to_come_back(status, header, least):
     said = []
     with stub_server(answer) as stub:
         sampler = ServerSampler(_server(stub, concurrency=1), SETTINGS, say=said.append)
-        result = run_evaluation([sums(2)], sampler, SETTINGS, model=MODEL)
+        result = evaluated(sampler, SETTINGS, benchmarks=[sums(2)])
     assert result.complete
     assert len(stub.requests) == 7
     assert stub.times[1] - stub.times[0] >= least
@@ -414,12 +407,9 @@ def test_a_real_server(tmp_path, api):
     settings = EvaluationSettings(samples=3, max_tokens=16, temperature=1.0, top_p=0.9, seed=1)
     server = ServerSettings(url=url, model=name, api=api, concurrency=8)
 
-    def run(path):
-        sampler = ServerSampler(server, settings)
-        with SampleFile(path, identity([sums(4)], settings, MODEL, sampler.describe())) as store:
-            return run_evaluation([sums(4)], sampler, settings, model=MODEL, store=store)
-
-    first, second = run(tmp_path / "first.jsonl"), run(tmp_path / "second.jsonl")
+    first, second = (
+        evaluated(ServerSampler(server, settings), settings, tmp_path / name, [sums(4)]) for name in ("first", "second")
+    )
     assert first.complete
     assert {sample["finish"] for sample in first.document["samples"]} <= {"stop", "length"}
     assert all(0 <= sample["tokens"] <= 16 for sample in first.document["samples"])

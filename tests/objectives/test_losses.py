@@ -17,15 +17,13 @@ from credit_reference import (
 from credit_reference import sequence_mean as loop_sequence_mean
 from credit_reference import token_mean as loop_token_mean
 from delta_rlvr.credit import token_coefficients
-from delta_rlvr.credit.rules.uniform import ResponseMean, Uniform
+from delta_rlvr.credit.rules.uniform import ResponseMean
 from delta_rlvr.objectives import (
     Clip,
     FutureClip,
     LossInputs,
     SoftGate,
-    all_methods,
     clipped_loss,
-    get_method,
     policy_loss,
     sequence_mean,
     token_mean,
@@ -157,12 +155,3 @@ def test_a_denominator_makes_accumulation_exact():
     ]
     total = sum(policy_loss(part, Clip(), denominator=count) for part in parts)
     assert total.item() == pytest.approx(policy_loss(whole, Clip()).item(), abs=EXACT)
-
-
-def test_every_method_of_the_paper_has_a_name():
-    expected = {"grpo", "dapo", "dapo-ft", "sapo", "fipo", "delta", "delta-topk", "delta-head", "delta-random"}
-    expected |= {f"delta-{v}" for v in ("within-side", "fixed-gamma", "hard", "no-norm", "no-range", "no-refinement")}
-    expected |= {"delta-top50", "delta-random50", "delta-bottom50"}
-    assert expected <= set(all_methods())
-    assert get_method("dapo").rule == Uniform()
-    assert get_method("grpo").surrogate.low == get_method("grpo").surrogate.high

@@ -127,8 +127,8 @@ def test_prime_rl(batch: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("name", "method", "words"),
     [
-        ("slime", "delta", r"hidden states .* which slime does not give; those that do: TRL, verl"),
-        ("nemo_rl", "gtpo", r"entropy .* which NeMo-RL does not give; those that do: TRL, verl"),
+        ("slime", "delta", r"hidden states.* which slime does not give; engines that do: TRL, verl"),
+        ("nemo_rl", "gtpo", r"entropy .* which NeMo-RL does not give; engines that do: TRL, verl"),
         ("prime_rl", "dapo-ft", r"which prime-rl does not give"),
         ("prime_rl", "delta-scalar?scope=group", r"which prompt .* prime-rl does not give"),
     ],

@@ -1,21 +1,18 @@
 """recipes/gpu_engines: what it asks of a result, its table, and its cases as far as a machine without a GPU runs them."""
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 
 import pytest
+
+from delta_rlvr.user_code import module_at
 
 SCRIPT = Path(__file__).parents[2] / "recipes" / "gpu_engines" / "prove.py"
 
 
 @pytest.fixture(scope="module")
 def prove():
-    spec = importlib.util.spec_from_file_location("prove", SCRIPT)
-    module = sys.modules["prove"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return vars(module)
+    return vars(module_at(str(SCRIPT)))
 
 
 def result(losses, **more):

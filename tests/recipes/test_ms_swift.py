@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import string
 import sys
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+
+from rows import write_rows
 
 pytest.importorskip("swift.rlhf_trainers", reason="scripts/try_engines.sh ms-swift runs this")
 
@@ -20,6 +21,7 @@ from swift.trainers import TrainerFactory
 
 import tiny_trl
 from delta_rlvr.credit.rule import RuleError
+from tiny_trl import bits
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "engines" / "ms_swift.py"
 
@@ -40,7 +42,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer.save_pretrained(folder / "model")
     tiny_trl.model().save_pretrained(folder / "model")
     rows = [{"messages": [{"role": "user", "content": letter}]} for letter in string.ascii_lowercase]
-    (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(folder / "data.jsonl", rows)
     return folder
 
 
@@ -99,10 +101,6 @@ def trained(inputs: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, method:
     return seen[-1]
 
 
-def bits(trainer: Any) -> list[torch.Tensor]:
-    return list(trainer.model.state_dict().values())
-
-
 def test_weights_reach_the_loss_and_dapo_is_the_stock_trainer(
     inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,5 +120,5 @@ def test_weights_reach_the_loss_and_dapo_is_the_stock_trainer(
 def test_a_rule_that_needs_more_is_refused_at_the_start(
     inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(RuleError, match=r"hidden states .* which ms-swift does not give; those that do: TRL, verl"):
+    with pytest.raises(RuleError, match=r"hidden states.* which ms-swift does not give; engines that do: TRL, verl"):
         trained(inputs, tmp_path, monkeypatch, "delta")

@@ -11,7 +11,7 @@ import torch
 from trl import GRPOTrainer
 
 from delta_rlvr.credit.rule import RuleError
-from tiny_trl import model, train
+from tiny_trl import bits, model, train
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "recipes" / "engines"))
 from old_trl import TokenCredit
@@ -21,10 +21,6 @@ SETTINGS = {"one update": {}, "two updates, clipped": {"num_iterations": 2, "eps
 
 def kind(method: str) -> type:
     return type("Trainer", (TokenCredit, GRPOTrainer), {"method": method})
-
-
-def bits(trainer: Any) -> list[torch.Tensor]:
-    return list(trainer.model.state_dict().values())
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
@@ -56,5 +52,5 @@ def test_delta_scalar_trains(settings: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_a_rule_that_needs_more_is_refused_before_training(tmp_path: Path) -> None:
-    with pytest.raises(RuleError, match=r"hidden states .* which TRL 0.24 to 0.29.* those that do: TRL, verl"):
+    with pytest.raises(RuleError, match=r"hidden states.* which TRL 0.24 to 0.29.* engines that do: TRL, verl"):
         train(kind("delta"), tmp_path)

@@ -1,6 +1,5 @@
 """Every file of recipes/paper says what make.py says, holds the paper's numbers, and builds the trainer that it describes."""
 
-import importlib.util
 import subprocess
 import sys
 from dataclasses import replace
@@ -9,15 +8,15 @@ from pathlib import Path
 import pytest
 import yaml
 from datasets import Dataset
-from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
 
 from command_line import built
 from delta_rlvr.adapters.trl import DeltaTrainer
 from delta_rlvr.credit import Delta
-from delta_rlvr.models.load import resolve_model
 from delta_rlvr.objectives import all_methods, get_method
 from delta_rlvr.tasks.sources.schemas import SCHEMAS
 from delta_rlvr.tasks.templates import TEMPLATES
+from delta_rlvr.user_code import module_at
+from replayed_training import make_model, tokenizer
 
 PAPER = Path(__file__).parents[2] / "recipes" / "paper"
 FILES = sorted(PAPER.glob("*-*/*.yaml"))
@@ -29,14 +28,6 @@ HERE = ["--use_cpu", "true", "--bf16", "false", "--use_vllm", "false", "--save_s
 
 def name_of(path):
     return f"{path.parent.name}/{path.stem}"
-
-
-def script():
-    spec = importlib.util.spec_from_file_location("paper_make", PAPER / "make.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["paper_make"] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_files_are_up_to_date():
@@ -55,37 +46,17 @@ def test_every_row_of_the_paper_has_a_file():
     assert {f"qwen3-8b-deepmath/{name}" for name in ablations} <= names
 
 
-@pytest.fixture(scope="module")
-def tokenizer():
-    return AutoTokenizer.from_pretrained(resolve_model("builtin"))
-
-
-def tiny():
-    config = Qwen3Config(
-        vocab_size=585,
-        hidden_size=16,
-        intermediate_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=1,
-        num_key_value_heads=1,
-        head_dim=16,
-        eos_token_id=1,
-        pad_token_id=0,
-    )
-    return Qwen3ForCausalLM(config)
-
-
 @pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_a_file_builds_its_trainer(path, tokenizer, tmp_path):
+def test_a_file_builds_its_trainer(path, tmp_path):
     raw = yaml.safe_load(path.read_text())
     options, config = built(["--config", str(path), *HERE, "--output", str(tmp_path)])
-    row = next(row for row in script().rows() if row.path == path)
+    row = next(row for row in module_at(str(PAPER / "make.py")).rows() if row.path == path)
     trainer = DeltaTrainer(
-        model=tiny(),
+        model=make_model(),
         reward_funcs=lambda prompts, **_: [0.0] * len(prompts),
         args=config,
         train_dataset=Dataset.from_dict({"prompt": ["1 + 1"] * 128}),
-        processing_class=tokenizer,
+        processing_class=tokenizer(),
     )
 
     # Table 5, worked out: 32 prompts x 16 responses an update, 128 x 16 a rollout batch, hence four updates.

@@ -10,8 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from delta_rlvr.credit import CreditStream, Delta
+from delta_rlvr.report import write_report
 from delta_rlvr.runs import RunDescription, RunWriter
+from report_pages import stored_responses
 
 PHRASES = [
     "So",
@@ -91,38 +95,18 @@ def _frequencies() -> Any:
 
 
 def _credit(responses: list[dict[str, Any]], weighted: bool) -> None:
-    """Eq. 5-8 over all tokens, written plainly; puts margin, alpha and weight into the responses, or weights of one alone."""
-    vectors = np.concatenate([response.pop("vectors") for response in responses])
-    advantages = np.concatenate([np.full(len(response["tokens"]), response["advantage"]) for response in responses])
-    mass, side = np.abs(advantages), np.sign(advantages)
-
-    def centroid(sign: int, share: Any) -> Any:
-        weight = mass * share * (side == sign)
-        return weight @ vectors / max(weight.sum(), 1e-12)
-
-    def margins(share: Any) -> Any:
-        plus, minus = centroid(1, share), centroid(-1, share)
-        return side * (((vectors - minus) ** 2).sum(1) - ((vectors - plus) ** 2).sum(1))
-
-    initial = margins(np.ones(len(mass)))
-    gamma = np.where(side > 0, initial[side > 0].std(), initial[side < 0].std())
-    margin = margins(1 / (1 + np.exp(-initial / gamma)))
-    alpha = np.where(side != 0, 1 / (1 + np.exp(-margin / gamma)), 0.0)
-    weight = 0.8 + 0.4 * alpha
-    weight /= weight.mean()
-    start = 0
-    for response in responses:
-        here = slice(start, start := start + len(response["tokens"]))
-        response |= {
-            "margin_initial": initial[here],
-            "margin": margin[here],
-            "alpha": alpha[here],
-            "weight": weight[here],
-        }
-        if not weighted:
-            response["weight"] = np.ones(len(response["tokens"]))
-            for key in ("margin", "margin_initial", "alpha"):
-                del response[key]
+    """Puts margins, alpha and weight into the responses, or weights of one alone."""
+    lengths = [len(response["tokens"]) for response in responses]
+    stream = CreditStream(Delta(proxy="full"))
+    stream.add(
+        torch.from_numpy(np.concatenate([one.pop("vectors") for one in responses])), lengths=torch.tensor(lengths)
+    )
+    record = stream.solve(torch.tensor([response["advantage"] for response in responses], dtype=torch.float64))
+    names = {"margin_initial": record.margin_initial, "margin": record.margin, "alpha": record.alpha}
+    columns = {**names, "weight": record.weights} if weighted else {"weight": torch.ones(sum(lengths))}
+    rows = {name: values.double().split(lengths) for name, values in columns.items()}
+    for place, response in enumerate(responses):
+        response |= {name: split[place].numpy() for name, split in rows.items()}
         forking = (response["entropy"] > 0.5).astype(float)
         response["other_weights"] = {"forking tokens": forking / max(forking.mean(), 1e-9)}
 
@@ -237,6 +221,16 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def report(run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report([run_folder], tmp_path_factory.mktemp("page") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def stored(run_folder: Path) -> dict[int, Any]:
+    return stored_responses(run_folder)
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     sync_api = pytest.importorskip("playwright.sync_api")
@@ -246,13 +240,8 @@ def browser() -> Iterator[Any]:
     if chromium is None:
         pytest.skip("no Chromium on this machine: the page's browser tests cannot run (install the package chromium)")
     with sync_api.sync_playwright() as playwright:
-        quiet = [
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-background-networking",
-            "--disable-extensions",
-            "--no-first-run",
-        ]
+        without = [f"--disable-{what}" for what in ("gpu", "background-networking", "extensions")]
+        quiet = ["--no-sandbox", "--no-first-run", *without]
         started = playwright.chromium.launch(executable_path=chromium, args=quiet)
         yield started
         started.close()

@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 import math
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from command_line import change_info, run_info
 from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
 from delta_rlvr.runs.layout import RunFolderError
 from delta_rlvr.runs.reader import runs_below
-from report_pages import details, opened, set_range, show_tokens, spoken, stored_responses, unpacked, wait_for_prompt
+from report_pages import (
+    change_rollouts,
+    details,
+    first_response,
+    opened,
+    set_range,
+    show_tokens,
+    spoken,
+    stored_responses,
+    unpacked,
+    wait_for_prompt,
+)
+from rounding import FIVE_DIGITS
+from rows import write_rows
 
 DESKTOP = {"width": 1400, "height": 900}
 PHONE = {"width": 390, "height": 844}
 SHADE, BESIDE = "#tokens select >> nth=2", "#tokens select >> nth=3"
-
-
-@pytest.fixture(scope="module")
-def report(run_folder, tmp_path_factory):
-    return write_report([run_folder], tmp_path_factory.mktemp("page") / "report.html")
-
-
-@pytest.fixture(scope="module")
-def stored(run_folder):
-    return stored_responses(run_folder)
 
 
 @pytest.fixture(scope="module")
@@ -41,18 +45,12 @@ def compared(make_run, tmp_path_factory):
     for method, scores in {"dapo": (0.45, 0.5), "delta": (0.5, 0.6)}.items():
         for seed, after in enumerate(scores):
             run = make_run(folder / f"{method}-{seed}", method=method, seed=seed, after=after)
-            lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+            lines = read_run(run).metrics
             for line in lines:
                 line["reward"] = None if line["step"] % 2 == 0 else 0.2 + 0.1 * seed + line["step"] / 20
-            (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+            write_rows(run / "metrics.jsonl", lines)
             runs.append(run)
     return write_report(runs, folder / "report.html")
-
-
-def first_response(page, stored, step):
-    """The first response of the positive side, as it is stored."""
-    group = int(page.evaluate("document.getElementById('tokens-view').dataset.shown").split("/")[1])
-    return next(r for r in stored[step][group] if r["advantage"] > 0)
 
 
 def total(responses, weights):
@@ -153,12 +151,9 @@ def test_scores_beside_the_one_that_decides_are_a_table(browser, make_run, tmp_p
 
 def judged_by_own_reward(run):
     """The same run, with scores that are mean rewards of a function of one's own."""
-    info = json.loads((run / "run.json").read_text())
-    info["settings"]["reward"] = "my_reward.py:close"
-    for score in info["final"].values():
-        score["own_reward"] = True
-    (run / "run.json").write_text(json.dumps(info))
-    return run
+    info = run_info(run)
+    final = {when: score | {"own_reward": True} for when, score in info["final"].items()}
+    return change_info(run, settings=info["settings"] | {"reward": "my_reward.py:close"}, final=final)
 
 
 @pytest.fixture(scope="module")
@@ -239,21 +234,15 @@ def test_the_legend_shows_how_a_line_is_drawn(browser, compared):
 
 def test_a_reason_that_repeats_the_reward_is_not_shown(browser, make_run, tmp_path):
     run = make_run(tmp_path / "run", steps=2)
-    file = sorted((run / "rollouts").iterdir())[-1]
-    lines = [json.loads(line) for line in gzip.decompress(file.read_bytes()).decode().splitlines()]
     reasons = ["reward 0.5", "reward -1e-05", "rewards are odd"]
-    for number, line in enumerate(lines):
-        line["reason"] = reasons[number % 3]
-    file.write_bytes(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode()))
+    change_rollouts(run, 2, lambda number, line: line.update(reason=reasons[number % 3]))
     with opened(browser, write_report([run], tmp_path / "report.html")) as page:
         assert set(page.locator("#tokens .reason").all_text_contents()) == {"rewards are odd"}
 
 
 def test_a_folder_of_runs_is_its_runs(make_run, tmp_path):
     for place, name in enumerate(("late", "early")):
-        run = make_run(tmp_path / "all" / name, steps=2)
-        info = json.loads((run / "run.json").read_text())
-        (run / "run.json").write_text(json.dumps(info | {"started": f"2026-01-0{2 - place}T00:00:00Z"}))
+        change_info(make_run(tmp_path / "all" / name, steps=2), started=f"2026-01-0{2 - place}T00:00:00Z")
     (tmp_path / "all" / "comparison.json").write_text("{}")
     assert [run.name for run in runs_below([str(tmp_path / "all")])] == ["early", "late"]
     assert runs_below([str(tmp_path / "all" / "late")]) == [tmp_path / "all" / "late"]
@@ -301,13 +290,10 @@ def test_share_of_the_update(browser, report, stored):
         for chosen in (place, 5):
             tokens.nth(chosen).hover()
             share = own[chosen] / whole
-            # Shown with three digits.
+            # Both are shown with three digits.
             assert spoken(details(page)["update share"]) == pytest.approx(100 * share, rel=1e-2)
-            assert spoken(details(page)["of its response"]) == pytest.approx(
-                # Shown with three digits.
-                100 * own[chosen] / sum(own),
-                rel=1e-2,
-            )
+            within = 100 * own[chosen] / sum(own)
+            assert spoken(details(page)["of its response"]) == pytest.approx(within, rel=1e-2)  # three digits
             bucket = round(14 * math.sqrt(min(1.0, share / span)))
             assert re.search(r"\bq(\d+)\b", tokens.nth(chosen).get_attribute("class"))[1] == str(bucket)
         page.click("text=Highest")
@@ -439,13 +425,21 @@ def test_decisive_tokens_have_a_legend(browser, report, make_run, tmp_path):
         sample = page.locator(".legend-decisive .t").evaluate(decoration)
         assert sample == page.locator(".response-text .t.decisive").first.evaluate(decoration)
     run = make_run(tmp_path / "run", steps=1)
-    from delta_rlvr.runs import RunWriter
-
-    reader = read_run(run)
-    lines = [{key: value for key, value in line.items() if key != "decisive"} for line in reader.rollouts(1)]
-    RunWriter.write_rollouts(reader, 1, lines)  # needs the folder's path alone
+    change_rollouts(run, 1, lambda _, line: line.pop("decisive"))
     with opened(browser, write_report([run], tmp_path / "report.html")) as page:
         assert not page.locator(".legend-decisive").is_visible()
+
+
+def test_clouds_of_a_rule_that_leaves_a_side_as_it_is(browser, run_folder, tmp_path):
+    run = shutil.copytree(run_folder, tmp_path / "run")
+    with np.load(run / "tokens.npz") as sums:
+        changed = {**sums, "sum_positive": sums["count_positive"].astype(float)}
+    np.savez(run / "tokens.npz", **changed)
+    with opened(browser, write_report([run], tmp_path / "report.html")) as page:
+        assert page.is_checked("input[name=cloud-side][value=mean_negative]")
+        assert page.locator("#clouds .cloud li").count()
+        page.check("input[name=cloud-side][value=mean_positive]", force=True)
+        assert "Every frequent type has a mean of 1 on this side." in page.locator("#clouds .cloud").nth(0).inner_text()
 
 
 def test_clouds_are_anchored_at_one(browser, report, run_folder):
@@ -564,12 +558,6 @@ def test_search_finds_without_jumping(browser, report, stored):
         assert 0 <= box["y"] < DESKTOP["height"]
 
 
-def test_what_a_step_is_called(browser, report):
-    with opened(browser, report) as page:
-        assert page.text_content("#tokens .step-output") == "step 6, sample 4 of 4"
-        assert page.get_attribute("#tokens input[type=range]", "aria-valuetext") == "step 6, sample 4 of 4"
-
-
 # Links and files.
 
 
@@ -611,6 +599,7 @@ def test_a_bad_link_shows_the_default(browser, report, address):
     with opened(browser, report, address=address) as page:
         assert page.input_value(SHADE) == "weight"
         assert page.text_content("#tokens .step-output") == "step 6, sample 4 of 4"
+        assert page.get_attribute("#tokens input[type=range]", "aria-valuetext") == "step 6, sample 4 of 4"
 
 
 def saved(page, button):
@@ -627,11 +616,7 @@ def test_charts_and_tables_save_what_they_show(browser, compared, run_folder, re
         name, rows = saved(page, page.locator("#dynamics .panel .csv").first)
         assert name == "reward.csv"
         assert rows[0] == ["step", "reward"]
-        assert [float(row[1]) for row in rows[1:]] == pytest.approx(
-            # Kept with five digits.
-            [line["reward"] for line in metrics],
-            rel=1e-4,
-        )
+        assert [float(row[1]) for row in rows[1:]] == pytest.approx([one["reward"] for one in metrics], rel=FIVE_DIGITS)
         chart = page.locator("#dynamics .uplot").first
         chart.focus()
         for key in ("Home", "ArrowRight", "ArrowRight", "+", "+"):
@@ -657,9 +642,7 @@ def test_charts_and_tables_save_what_they_show(browser, compared, run_folder, re
 
 
 def test_a_file_runs_no_formula(browser, make_run, tmp_path):
-    run = make_run(tmp_path / "run", steps=1)
-    info = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(json.dumps({**info, "method": '=cmd|"calc",1'}))
+    run = change_info(make_run(tmp_path / "run", steps=1), method='=cmd|"calc",1')
     with opened(browser, write_report([run], tmp_path / "report.html")) as page:
         _, rows = saved(page, page.locator("#weights .table-holder .csv"))
         assert rows[1][0] == '\'=cmd|"calc",1'
@@ -670,13 +653,9 @@ def test_many_long_runs_stay_light(make_run, tmp_path):
     runs = []
     for seed in range(6):
         run = make_run(tmp_path / f"run-{seed}", seed=seed, steps=2)
-        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        draw = np.random.default_rng(seed)
-        with (run / "metrics.jsonl").open("w") as file:
-            for step in range(1, 4001):
-                numbers = {key: float(draw.normal()) for key in lines[0] if key != "step"}
-                file.write(json.dumps({"step": step, **numbers}) + "\n")
-        sums = read_run(run).tokens
+        draw, sums, names = np.random.default_rng(seed), read_run(run).tokens, read_run(run).metrics[0]
+        lines = ({name: float(draw.normal()) for name in names} | {"step": step} for step in range(1, 4001))
+        write_rows(run / "metrics.jsonl", lines)
         sums.add(np.arange(100, 40_000), 0.8 + draw.random(39_900) * 0.4, 1)
         sums.save(run / "tokens.npz", lambda ids: [f"token {number}" for number in ids])
         runs.append(run)
@@ -712,11 +691,4 @@ def test_another_run_is_shown_where_something_was_learned(browser, make_run, tmp
 
 def without_signal(run, step, groups):
     """As if all responses to these prompts had earned the same."""
-    file = run / "rollouts" / f"step_{step:06d}.jsonl.gz"
-    with gzip.open(file, "rt") as lines:
-        responses = [json.loads(line) for line in lines]
-    for response in responses:
-        if response["group"] in groups:
-            response["advantage"] = 0.0
-    with gzip.open(file, "wt") as lines:
-        lines.writelines(json.dumps(response) + "\n" for response in responses)
+    change_rollouts(run, step, lambda _, line: line.update(advantage=line["advantage"] * (line["group"] not in groups)))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -15,8 +13,9 @@ from delta_rlvr.models.load import load_policy
 from delta_rlvr.report.explain import advantages_and_groups
 from delta_rlvr.report.explain import explain as explain_rollouts
 from delta_rlvr.report.rollout_files import Rollout, RolloutFileError, read_rollouts
-from report_pages import unpacked
+from report_pages import opened, responses_of, unpacked
 from rounding import FIVE_DIGITS, MODEL, rounding
+from rows import write_rows
 
 PROMPTS = ["Add 90, 13, 10 and 71.\n", "Add 38, 92, 59 and 10.\n"]
 RESPONSES = [
@@ -33,18 +32,11 @@ def explain(model, rollouts, page, **settings):
 
 @pytest.fixture(scope="module")
 def rollouts_file(tmp_path_factory):
-    path = tmp_path_factory.mktemp("rollouts") / "rollouts.jsonl"
     lines = [
         {"prompt": PROMPTS[place // 2], "response": response, "reward": float(place in (0, 3))}
         for place, response in enumerate(RESPONSES)
     ]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
-
-
-def responses_of(path):
-    """The responses that the page's token view is made of."""
-    return [response for block in unpacked(path).values() for response in block.get("responses", ())]
+    return write_rows(tmp_path_factory.mktemp("rollouts") / "rollouts.jsonl", lines)
 
 
 def by_hand(temperature):
@@ -90,19 +82,17 @@ def test_coefficients_agree_with_one_padded_batch(rollouts_file, tmp_path, tempe
 
 def test_the_page_opens(browser, rollouts_file, tmp_path):
     report = explain("builtin", rollouts_file, tmp_path / "explain.html", methods=["delta-group"])
-    page = browser.new_page()
-    problems = []
-    page.on("console", lambda message: problems.append(message.text))
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.goto(report.as_uri())
-    page.wait_for_selector("html[data-ready]")
-    assert page.text_content("#title") == "Credit of rollouts.jsonl under builtin"
-    assert "4 responses to 2 prompts; rewards differ for 2 prompts" in page.text_content("#lede")
-    assert page.locator("nav.sections a").all_text_contents() == ["Tokens", "Weights", "Token clouds", "Discriminator"]
-    assert page.locator(".problems").count() == 0
-    assert page.text_content(".side.positive .response-text") == RESPONSES[0]
-    page.close()
-    assert problems == []
+    with opened(browser, report) as page:
+        assert page.text_content("#title") == "Credit of rollouts.jsonl under builtin"
+        assert "4 responses to 2 prompts; rewards differ for 2 prompts" in page.text_content("#lede")
+        assert page.locator("nav.sections a").all_text_contents() == [
+            "Tokens",
+            "Weights",
+            "Token clouds",
+            "Discriminator",
+        ]
+        assert page.locator(".problems").count() == 0
+        assert page.text_content(".side.positive .response-text") == RESPONSES[0]
 
 
 @pytest.mark.parametrize(
@@ -119,20 +109,18 @@ def test_the_page_opens(browser, rollouts_file, tmp_path):
     ],
 )
 def test_a_bad_line_is_named(tmp_path, line, words):
-    path = tmp_path / "rollouts.jsonl"
-    path.write_text('{"prompt": "p", "response": "r", "reward": 1}\n' + line + "\n")
+    path = write_rows(tmp_path / "rollouts.jsonl", [{"prompt": "p", "response": "r", "reward": 1}, line])
     with pytest.raises(RolloutFileError, match=words):
         read_rollouts(path)
 
 
 def test_a_response_without_a_token_counts_in_its_group(tmp_path):
     """It was refused in a plain file and taken in verl's."""
-    path = tmp_path / "rollouts.jsonl"
     lines = [
         {"prompt": PROMPTS[0], "response": text, "reward": reward}
         for text, reward in ((RESPONSES[0], 1), (RESPONSES[1], 0), ("", 0))
     ]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    path = write_rows(tmp_path / "rollouts.jsonl", lines)
     shown = responses_of(explain("builtin", path, tmp_path / "x.html"))
     assert {"".join(response["tokens"]) for response in shown} == set(RESPONSES[:2])
     # Rewards 1, 0 and 0: mean 1/3, unbiased deviation sqrt(1/3).
@@ -149,8 +137,7 @@ def test_a_missing_or_empty_file_is_named(tmp_path):
 
 
 def test_a_response_longer_than_the_model_takes_is_named(tmp_path):
-    path = tmp_path / "long.jsonl"
-    path.write_text(json.dumps({"prompt": "Add 1.", "response": "and " * 2000, "reward": 1}) + "\n")
+    path = write_rows(tmp_path / "long.jsonl", [{"prompt": "Add 1.", "response": "and " * 2000, "reward": 1}])
     with pytest.raises(RolloutFileError, match=r"line 1 has \d+ tokens, the model takes 512"):
         explain("builtin", path, tmp_path / "x.html")
 
@@ -169,10 +156,8 @@ def test_advantages_by_hand():
 
 
 def test_no_signal_is_said(tmp_path):
-    path = tmp_path / "same.jsonl"
-    path.write_text(
-        "".join(json.dumps({"prompt": PROMPTS[0], "response": r, "reward": 0}) + "\n" for r in RESPONSES[:2])
-    )
+    same = [{"prompt": PROMPTS[0], "response": response, "reward": 0} for response in RESPONSES[:2]]
+    path = write_rows(tmp_path / "same.jsonl", same)
     with pytest.warns(UserWarning, match="no contrast to learn from"):
         page = explain("builtin", path, tmp_path / "x.html")
     assert unpacked(page)["page"]["lede"].endswith("every coefficient is 1.")
@@ -184,8 +169,7 @@ def test_measured_credit_stands_beside_the_weights(tmp_path, capsys):
         {"prompt": PROMPTS[0], "response": response, "reward": float(place == 0), "answer": "184"}
         for place, response in enumerate(RESPONSES[:2])
     ]
-    given = tmp_path / "rollouts.jsonl"
-    given.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    given = write_rows(tmp_path / "rollouts.jsonl", lines)
     command = ["explain", "--model", "builtin", "--rollouts", str(given), "--output", str(tmp_path / "e.html")]
     assert main([*command, "--measured", "16", "--task", "phrased-sums"]) == 0
     shown = responses_of(tmp_path / "e.html")

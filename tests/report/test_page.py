@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import shlex
+import shutil
 
 import numpy as np
 import pytest
 
+from command_line import change_info, reopen, run_info
 from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
 from delta_rlvr.score_units import POINTS, REWARD
 from report_pages import (
+    change_rollouts,
     details,
+    first_response,
     opened,
     set_range,
     show_tokens,
     shown,
     side_texts,
     spoken,
-    stored_responses,
     wait_for_prompt,
 )
 from rounding import FIVE_DIGITS, FOUR_DIGITS
-
-
-@pytest.fixture(scope="module")
-def report(run_folder, tmp_path_factory):
-    return write_report([run_folder], tmp_path_factory.mktemp("page") / "report.html")
-
-
-@pytest.fixture(scope="module")
-def stored(run_folder):
-    return stored_responses(run_folder)
 
 
 def test_it_is_light_and_silent(browser, report):
@@ -89,8 +81,7 @@ def test_step_and_prompt_choose_what_is_shown(browser, report, stored):
 
 def test_hover_shows_the_stored_values(browser, report, stored):
     with opened(browser, report) as page:
-        group = int(page.input_value("#tokens select >> nth=1"))
-        response = next(r for r in stored[max(stored)][group] if r["advantage"] > 0)
+        response = first_response(page, stored, max(stored))
         for place in (0, 3, 17):
             page.locator(".side.positive .response-text >> nth=0").locator(".t").nth(place).hover()
             found = details(page)
@@ -99,11 +90,8 @@ def test_hover_shows_the_stored_values(browser, report, stored):
             for name, key in keys.items():
                 assert spoken(found[name]) == pytest.approx(response[key][place], rel=FOUR_DIGITS), name
             assert spoken(found["probability"]) == pytest.approx(math.exp(response["logps"][place]), rel=FOUR_DIGITS)
-            assert spoken(found["forking tokens"]) == pytest.approx(
-                # Shown with four digits.
-                response["other_weights"]["forking tokens"][place],
-                rel=1e-3,
-            )
+            other = response["other_weights"]["forking tokens"][place]
+            assert spoken(found["forking tokens"]) == pytest.approx(other, rel=FOUR_DIGITS)
             assert found["decisive"] == ("yes" if response["decisive"][place] else "no")
             token = response["tokens"][place].replace(" ", "␣").replace("\n", "↵")
             assert page.text_content(".details .token bdi") == token
@@ -111,8 +99,7 @@ def test_hover_shows_the_stored_values(browser, report, stored):
 
 def test_colour_follows_the_chosen_value(browser, report, stored):
     with opened(browser, report) as page:
-        group = int(page.input_value("#tokens select >> nth=1"))
-        response = next(r for r in stored[max(stored)][group] if r["advantage"] > 0)
+        response = first_response(page, stored, max(stored))
         first = page.locator(".side.positive .response-text >> nth=0").locator(".t")
         ends = page.locator(".legend-ends span").all_text_contents()
         span = float(ends[2].removeprefix("≥ ")) - 1
@@ -175,10 +162,6 @@ def test_clouds_and_their_table(browser, report, run_folder):
         page.fill("#clouds input[type=number]", "1")
         page.fill("#clouds input[type=search]", "ANSW")
         assert page.locator("#clouds tbody bdi").all_text_contents() == ["Answer"]
-        most = page.locator("#clouds .cloud >> nth=0").locator("li")
-        means = [spoken(most.nth(i).get_attribute("title").split()[1]) for i in range(most.count())]
-        assert means == sorted(means, reverse=True)
-        assert min(means) > 1
 
 
 def test_curves_show_the_stored_metrics(browser, report, run_folder):
@@ -316,30 +299,16 @@ HOSTILE = [
 
 
 def test_hostile_text_is_shown_and_never_run(browser, make_run, tmp_path):
-    import gzip
-
     run = make_run(tmp_path / "run", steps=1, prompts=1)
-    path = run / "rollouts" / "step_000001.jsonl.gz"
-    with gzip.open(path, "rt") as file:
-        lines = [json.loads(line) for line in file]
     bad = "".join(HOSTILE)
-    for line in lines:
+
+    def spoil(_, line):
         line["tokens"][: len(HOSTILE)] = HOSTILE
-        line |= {"prompt": bad, "answer": bad, "reason": bad}
-        line["other_weights"] = {HOSTILE[0]: line["weight"]}
-    with gzip.open(path, "wt") as file:
-        file.writelines(json.dumps(line) + "\n" for line in lines)
-    info = json.loads((run / "run.json").read_text())
-    info |= {
-        "method": HOSTILE[0],
-        "task": HOSTILE[5],
-        "model": HOSTILE[3],
-        "settings": {HOSTILE[1]: bad},
-        "status": "failed",
-        "error": bad,
-    }
-    (run / "run.json").write_text(json.dumps(info))
-    report = write_report([run], tmp_path / "report.html")
+        line |= {"prompt": bad, "answer": bad, "reason": bad, "other_weights": {HOSTILE[0]: line["weight"]}}
+
+    change_rollouts(run, 1, spoil)
+    names = {"method": HOSTILE[0], "task": HOSTILE[5], "model": HOSTILE[3], "settings": {HOSTILE[1]: bad}}
+    report = write_report([change_info(run, **names, status="failed", error=bad)], tmp_path / "report.html")
     with opened(browser, report) as page:
         assert page.evaluate("window.hacked") is None
         assert page.locator("#tokens-view script, #tokens-view img, main svg[onload]").count() == 0
@@ -358,7 +327,7 @@ def test_hostile_text_is_shown_and_never_run(browser, make_run, tmp_path):
         assert not re.search("[\u202a-\u202e\u2066-\u2069\u200e\u200f]", body)
         assert HOSTILE[0] in body
         page.fill("#tokens input[type=search]", "<img")
-        assert page.text_content("#tokens .search .search-output") == f"{len(lines)} matches"
+        assert page.text_content("#tokens .search .search-output") == "6 matches"
 
 
 def test_sixteen_responses_of_twenty_thousand_tokens(browser, make_run, tmp_path):
@@ -387,12 +356,8 @@ def test_sixteen_responses_of_twenty_thousand_tokens(browser, make_run, tmp_path
             switched += [[page.evaluate(switch, key) for key in keys] for _ in range(3)]
             # Only what is in view has elements; the rest is there as text all the same.
             assert page.locator(".t").count() < 20_000
-            assert (
-                page.evaluate(
-                    "[...document.querySelectorAll('.response-text')].reduce((n, t) => n + t.textContent.length, 0)"
-                )
-                > tokens
-            )
+            texts = "[...document.querySelectorAll('.response-text')].map((one) => one.textContent)"
+            assert page.evaluate(f"{texts}.join('').length") > tokens
             page.click("text=Lowest")
             assert page.locator(".t.selected").count() == 1
             assert page.locator(".t.selected").first.is_visible()
@@ -412,8 +377,6 @@ def test_sixteen_responses_of_twenty_thousand_tokens(browser, make_run, tmp_path
     ],
 )
 def test_an_incomplete_run_gives_a_page_that_says_so(browser, run_folder, tmp_path, missing, words):
-    import shutil
-
     run = shutil.copytree(run_folder, tmp_path / "run")
     for part in missing:
         shutil.rmtree(run / part) if (run / part).is_dir() else (run / part).unlink()
@@ -426,11 +389,8 @@ def test_an_incomplete_run_gives_a_page_that_says_so(browser, run_folder, tmp_pa
 
 
 def test_a_crashed_run_shows_what_there_is(browser, run_folder, tmp_path):
-    import shutil
-
     run = shutil.copytree(run_folder, tmp_path / "run")
-    info = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(json.dumps({**info, "status": "running"}))
+    reopen(run)
     for name in ("metrics.jsonl", "rollouts/step_000006.jsonl.gz", "tokens.npz"):
         content = (run / name).read_bytes()
         (run / name).write_bytes(content[: int(0.7 * len(content))])
@@ -467,9 +427,8 @@ def test_runs_without_a_held_out_score_are_compared_by_reward(browser, make_run,
 
 def test_scores_that_do_not_vary_have_no_interval(browser, make_run, tmp_path):
     run = make_run(tmp_path / "run", steps=1, prompts=1)
-    info = json.loads((run / "run.json").read_text())
-    info["final"]["after"] |= {"accuracy": 0.2, "low": 0.2, "high": 0.2}
-    (run / "run.json").write_text(json.dumps(info))
+    final = run_info(run)["final"]
+    change_info(run, final=final | {"after": final["after"] | {"accuracy": 0.2, "low": 0.2, "high": 0.2}})
     with opened(browser, write_report([run], tmp_path / "report.html")) as page:
         assert page.locator("#comparison .forest tbody td:nth-child(4)").text_content() == "no interval"
 
@@ -483,14 +442,11 @@ def test_scores_that_do_not_vary_have_no_interval(browser, make_run, tmp_path):
     ],
 )
 def test_the_page_rounds_as_the_terminal_does(browser, make_run, tmp_path, own_reward, scores, texts):
-    runs = []
+    runs, note = [], "only 2 questions: the interval itself is rough"
     for method, score in zip(("dapo", "delta", "grpo"), scores, strict=True):
-        runs.append(make_run(tmp_path / method, method=method, steps=1, prompts=1))
-        info = json.loads((runs[-1] / "run.json").read_text())
-        note = "only 2 questions: the interval itself is rough"
         after = {"accuracy": score, "low": score - 0.1, "high": score + 0.1, "interval_note": note}
-        info["final"] = {"after": after | ({"own_reward": True} if own_reward else {})}
-        (runs[-1] / "run.json").write_text(json.dumps(info))
+        after |= {"own_reward": True} if own_reward else {}
+        runs.append(change_info(make_run(tmp_path / method, method=method, steps=1, prompts=1), final={"after": after}))
     with opened(browser, write_report(runs, tmp_path / "report.html")) as page:
         table = page.locator("#comparison .forest")
         assert table.locator("tbody td:nth-child(3)").all_text_contents() == texts
@@ -540,12 +496,7 @@ def test_several_runs_are_overlaid_and_compared(browser, make_run, tmp_path):
         assert [spoken(value) for value in values[1:]] == pytest.approx(means, rel=FOUR_DIGITS)
         page.check("input[name=bands][value=runs]", force=True)
         assert page.locator(".run-key li").count() == 4
-        # The verdict leads: 8.5 and 10 +- 0.7 points would need three pairs, and the test can show nothing below six.
-        assert (
-            page.text_content("#lede")
-            == "Cannot tell dapo from delta: 2 seeds, about 6 needed for the difference seen."
-        )
-        assert "With 2 seeds and 1 comparison" in page.text_content("#comparison .verdict")
+        assert page.text_content("#lede").startswith("Cannot tell dapo from delta: 2 seeds")  # the verdict leads
         assert page.locator("#comparison .verdict-and-scores tbody tr").count() == 2
         assert page.locator("#comparison .folds .forest tbody tr").count() == 4
         rows = page.locator("#comparison .settings tbody th").all_text_contents()

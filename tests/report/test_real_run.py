@@ -1,15 +1,11 @@
 """The page of a real training run of the bundled policy, as `make demo` ends with it."""
 
-import gzip
-import json
-import math
-
 import pytest
 
 from command_line import run
 from delta_rlvr.evaluate import EvaluationResult, compare_results
 from report_pages import details, opened, set_range, shown, side_texts, spoken, stored_responses, wait_for_prompt
-from rounding import FIVE_DIGITS, FOUR_DIGITS
+from rounding import FIVE_DIGITS
 
 SHORT = ["--steps", "4", "--eval_problems", "8", "--eval_samples", "2", "--per_device_train_batch_size", "32"]
 
@@ -36,23 +32,12 @@ def test_the_page_shows_what_training_wrote(browser, run_folder):
         positive = [r for r in stored[step][group] if r["advantage"] > 0]
         assert side_texts(page, "positive") == [shown(r["tokens"]) for r in positive]
         page.locator(".side.positive .response-text >> nth=0").locator(".t").nth(2).hover()
-        found = details(page)
-        for name, key in {"coefficient": "weight", "entropy": "entropy", "margin": "margin", "alpha": "alpha"}.items():
-            assert spoken(found[name]) == pytest.approx(positive[0][key][2], rel=FOUR_DIGITS), name
-        assert spoken(found["probability"]) == pytest.approx(math.exp(positive[0]["logps"][2]), rel=FOUR_DIGITS)
-        assert found["decisive"] == ("yes" if positive[0]["decisive"][2] else "no")
-        assert spoken(found["dapo-ft"]) == pytest.approx(positive[0]["other_weights"]["dapo-ft"][2], rel=FIVE_DIGITS)
+        assert spoken(details(page)["dapo-ft"]) == pytest.approx(
+            positive[0]["other_weights"]["dapo-ft"][2], rel=FIVE_DIGITS
+        )
         set_range(page, "#tokens input[type=range]", 0)
         first = min(stored)
         page.wait_for_selector(f"#tokens-view[data-shown^='{first}/']")
-
-
-def test_the_dump_is_what_the_page_was_made_from(run_folder):
-    with gzip.open(sorted((run_folder / "rollouts").iterdir())[0], "rt") as lines:
-        response = json.loads(lines.readline())
-    assert "".join(response["tokens"]) == response["response"]
-    assert len(response["weight"]) == len(response["ids"]) == len(response["decisive"])
-    assert set(response["other_weights"]) == {"delta-group", "delta-within-side", "dapo-ft"}
 
 
 @pytest.mark.slow

@@ -18,7 +18,8 @@ from delta_rlvr.report.explain import advantages_and_groups
 from delta_rlvr.report.explain import explain as explain_rollouts
 from delta_rlvr.report.rollout_files import RolloutFileError, read_rollouts
 from delta_rlvr.runs import RunDescription, RunWriter
-from report_pages import opened, unpacked
+from report_pages import opened, responses_of, unpacked
+from rows import write_rows
 
 PROMPT = "Add 90 and 13.\n"
 RIGHT, WRONG = "90 and 13 come to 103.", "From 90 up by 13 is 113."
@@ -35,10 +36,6 @@ def tokenizer():
 
 def encoded(tokenizer, text):
     return tokenizer(text, add_special_tokens=False)["input_ids"]
-
-
-def responses_of(page):
-    return [response for block in unpacked(page).values() for response in block.get("responses", ())]
 
 
 def own_run(folder, tokenizer, decisive=True):
@@ -74,8 +71,7 @@ def own_run(folder, tokenizer, decisive=True):
 )
 def test_a_key_is_advised_only_where_its_name_is_near(row, advice, tmp_path):
     """A file of problems was to have its answers called responses, and the only number in it taken for the reward."""
-    path = tmp_path / "lines.jsonl"
-    path.write_text(json.dumps(row))
+    path = write_rows(tmp_path / "lines.jsonl", [row])
     with pytest.raises(RolloutFileError, match=re.escape(advice)):
         read_rollouts(path)
 
@@ -87,8 +83,7 @@ def test_the_page_of_rollouts_has_their_step_and_no_seed_or_end(browser, tmp_pat
         {"prompt": PROMPT, "response": text, "reward": reward} | ({"step": step} if step else {})
         for text, reward, step in zip((RIGHT, WRONG), (1.0, 0.0), steps, strict=True)
     ]
-    path = tmp_path / "lines.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = write_rows(tmp_path / "lines.jsonl", rows)
     with opened(browser, explain("builtin", path, tmp_path / "x.html", methods=["delta"])) as page:
         assert page.text_content("#facts") == "builtin · lines.jsonl · explaindelta"
         output = page.locator("#tokens .step-output")
@@ -99,8 +94,7 @@ def test_the_page_of_rollouts_has_their_step_and_no_seed_or_end(browser, tmp_pat
 
 def test_a_reward_under_another_name(tmp_path):
     rows = [{"prompt": PROMPT, "response": RIGHT, "score": 0.5}, {"prompt": PROMPT, "response": WRONG, "score": 0.25}]
-    lines, table = tmp_path / "lines.jsonl", tmp_path / "table.parquet"
-    lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lines, table = write_rows(tmp_path / "lines.jsonl", rows), tmp_path / "table.parquet"
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), table)
     for path in (lines, table):
         assert [one.reward for one in read_rollouts(path, "score")] == [0.5, 0.25]
@@ -231,12 +225,11 @@ def episode(prompt_ids, scaffold, completion_ids, reward, advantages=None, **tur
 
 def test_prime_rls_traces(tokenizer, tmp_path):
     prompt, right, wrong = (encoded(tokenizer, text) for text in (PROMPT, RIGHT, WRONG))
-    path = tmp_path / "traces.jsonl"
     lines = [
         episode(prompt[:-1], prompt[-1:], right, 1.0, [0.5] * len(right)),
         episode(prompt[:-1], prompt[-1:], wrong, 0.0, [-0.5] * len(wrong)),
     ]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    path = write_rows(tmp_path / "traces.jsonl", lines)
     rollouts = read_rollouts(path)
     assert len(rollouts) == 2  # the judge's traces are not the policy's
     assert [(r.reward, r.advantage, r.group) for r in rollouts] == [(2.5, 0.5, "g1"), (0.5, -0.5, "g1")]
@@ -345,8 +338,7 @@ def test_columns_may_have_names_of_ones_own(tmp_path, kind):
 
 
 def test_a_model_that_did_not_write_the_rollouts_is_asked_about(tmp_path):
-    file = tmp_path / "others.jsonl"
     lines = [{"prompt": "1+1?", "response": "zq xv pl wq", "reward": reward} for reward in (0, 1)]
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    file = write_rows(tmp_path / "others.jsonl", lines)
     with pytest.warns(UserWarning, match="did builtin write these rollouts"):
         explain_rollouts("builtin", file, methods=["surprise"])

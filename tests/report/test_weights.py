@@ -73,12 +73,8 @@ class TestNumbers:
         bare = [{key: value for key, value in one.items() if key != "logps"} for one in RESPONSES]
         tokens = step_tokens(bare)
         assert tokens.totals() == {}
-        assert set(numbers(tokens, "weight")) == {
-            "weight_signal_mean",
-            "weight_signal_std",
-            "saturated",
-            "between_sides",
-        }
+        spread = {"weight_signal_mean", "weight_signal_std"}
+        assert set(numbers(tokens, "weight")) == spread | {"saturated", "between_sides"}
 
     @pytest.mark.parametrize("method", ["delta", "surprise", "dapo-ft"])
     def test_as_the_core_has_it(self, method):
@@ -110,14 +106,8 @@ class TestNumbers:
         ours = numbers(tokens, "weight")
         ours["update_share_plain"] = numbers(tokens, "plain")["update_share_positive"]
         core = record.summary()
-        names = [
-            "weight_signal_mean",
-            "update_share_positive",
-            "update_share_plain",
-            "rank_positive",
-            "rank_negative",
-            "saturated",
-        ]
+        shares = [f"update_share_{what}" for what in ("positive", "plain")]
+        names = ["weight_signal_mean", *shares, "rank_positive", "rank_negative", "saturated"]
         for name in [name for name in names if name in core]:
             assert ours[name] == pytest.approx(core[name], abs=rounding(100)), name
         assert "rank_positive" in core
@@ -291,16 +281,8 @@ def test_every_method_of_the_rollouts_can_be_shaded_by():
     tokens = step_tokens(RESPONSES)
     scales.add(tokens, [{**one, "entropy": [0.2]} for one in RESPONSES])
     listed = {shading["key"]: shading for shading in scales.shadings()}
-    assert list(listed) == [
-        "weight",
-        "share:weight",
-        "other:other",
-        "share:other:other",
-        "share:plain",
-        "measured",
-        "probability",
-        "entropy",
-    ]
+    weighed = ["weight", "share:weight", "other:other", "share:other:other", "share:plain"]
+    assert list(listed) == [*weighed, "measured", "probability", "entropy"]
     assert listed["weight"]["group"] == "delta (this run)"
     # One scale for all shares: the largest is the other method's only token, which has the whole.
     assert {entry["span"] for key, entry in listed.items() if key.startswith("share:")} == {1.0}

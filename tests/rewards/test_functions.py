@@ -165,43 +165,12 @@ def test_trl_still_passes_what_these_functions_take() -> None:
 @pytest.mark.slow
 def test_a_real_trainer_takes_them(tmp_path: Path) -> None:
     """One step of TRL's own GRPOTrainer on a tiny random model, with the weighted reward and its parts logged."""
-    torch = pytest.importorskip("torch")
     trl = pytest.importorskip("trl")
-    transformers = pytest.importorskip("transformers")
-    datasets = pytest.importorskip("datasets")
-    tokenizers = pytest.importorskip("tokenizers")
+    from tiny_trl import train
 
-    torch.manual_seed(0)
-    vocabulary = {token: i for i, token in enumerate(["<pad>", "<eos>", *"0123456789 abcdefghijklmnopqrstuvwxyz+?"])}
-    raw = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token=" "))
-    raw.pre_tokenizer = tokenizers.pre_tokenizers.Split("", "isolated")
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=raw, pad_token="<pad>", eos_token="<eos>")
-    config = transformers.LlamaConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-    )
     reward = WeightedReward([(MathReward(extract="whole"), 1.0), (OverlongReward(SoftOverlong(8, 4)), 1.0)])
-    trainer = trl.GRPOTrainer(
-        model=transformers.LlamaForCausalLM(config),
-        processing_class=tokenizer,
-        reward_funcs=[reward],
-        args=trl.GRPOConfig(
-            output_dir=str(tmp_path),
-            max_steps=1,
-            per_device_train_batch_size=4,
-            num_generations=4,
-            max_completion_length=8,
-            use_cpu=True,
-            report_to=[],
-            logging_steps=1,
-        ),
-        train_dataset=datasets.Dataset.from_dict({"prompt": ["1 + 1 ?"] * 4, "answer": ["2"] * 4}),
-    )
-    trainer.train()
+    settings = {"max_steps": 1, "per_device_train_batch_size": 4, "max_completion_length": 8}
+    trainer = train(trl.GRPOTrainer, tmp_path, reward, {"answer": ["2"] * 26}, **settings)
     logged = {key: value for row in trainer.state.log_history for key, value in row.items()}
     assert logged["reward/overlong_reward"] == pytest.approx(sum(reward.last_parts["overlong_reward"]) / 4)
     assert "rewards/reward/mean" in logged

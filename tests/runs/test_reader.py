@@ -33,7 +33,7 @@ def test_a_whole_run_has_no_problems(folder):
 @pytest.mark.parametrize(
     ("part", "words"),
     [
-        ("run.json", "run.json is missing: what the run was is not known"),
+        ("run.json", "run.json is missing: the run's settings are unknown"),
         ("metrics.jsonl", "metrics.jsonl is missing: there are no training curves"),
         ("tokens.npz", "tokens.npz is missing: there are no token clouds (it is written with each checkpoint)"),
         ("rollouts/step_000003.jsonl.gz", "rollouts/ has no sampled step: there is no token view"),
@@ -112,7 +112,7 @@ def test_facts_of_another_kind_are_left_out(folder):
 def test_a_killed_run_is_said_to_be_unfinished(folder):
     info = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps({**info, "status": "running"}))
-    assert read_run(folder).problems == ["the run has not ended (or it was killed): 3 of 3 steps as of its last word"]
+    assert read_run(folder).problems == ["the run has not ended (or it was killed): 3 of 3 steps at its last update"]
 
 
 def test_damaged_objects_are_named(folder):

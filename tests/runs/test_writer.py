@@ -1,15 +1,11 @@
 """The run folder's writer: created once, resumed without a step twice, never mixed with another run."""
 
-import ast
 import gzip
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from delta_rlvr import runs
 from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter, TokenSums, read_run
 from delta_rlvr.runs.layout import round_significant, shown_text
 
@@ -68,11 +64,23 @@ def test_a_run_without_a_checkpoint_is_not_to_be_resumed(tmp_path):
     """A script was sent to `resume_from_checkpoint`, which sent it back."""
     with RunWriter.create(tmp_path, describe()) as writer:
         writer.log({"step": 1})
-    with pytest.raises(RunFolderError, match="it has no checkpoint, so delete it, or give another folder"):
+    with pytest.raises(RunFolderError, match="it has no checkpoint: delete it, or give another folder"):
         RunWriter.create(tmp_path, describe())
     (tmp_path / "checkpoint-1").mkdir()
     with pytest.raises(RunFolderError, match=": resume it, give another folder, or delete it"):
         RunWriter.create(tmp_path, describe())
+
+
+def test_a_folder_in_which_no_step_ran_may_be_used_again(tmp_path):
+    """Unless its run is live, as far as anyone can tell, or has a checkpoint."""
+    for _ in range(2):
+        with pytest.raises(KeyError), RunWriter.create(tmp_path / "run", describe()):
+            raise KeyError("before the first step")
+    (tmp_path / "run" / "checkpoint-2").mkdir()
+    RunWriter.create(tmp_path / "live", describe())
+    for name in ("run", "live"):
+        with pytest.raises(RunFolderError, match="holds a run already"):
+            RunWriter.create(tmp_path / name, describe())
 
 
 def test_create_accepts_a_folder_with_foreign_files(tmp_path):
@@ -186,21 +194,6 @@ def test_description_is_validated():
         describe(method="")
     with pytest.raises(ValueError, match="seed must be an integer"):
         describe(seed=None)
-
-
-def test_the_room_needs_numpy_alone():
-    names = set()
-    for path in Path(runs.__file__).parent.glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Import):
-                names |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                names.add(node.module)
-    # The others are modules of the standard library's names alone.
-    shared = ("exit_codes", "files", "specs", "hints", "score_units", "words", "weight_words", "models", "rewards")
-    own = ("delta_rlvr.runs", *(f"delta_rlvr.{name}" for name in shared))
-    outside = {name.split(".")[0] for name in names if not name.startswith(own)}
-    assert outside - set(sys.stdlib_module_names) == {"numpy"}
 
 
 def test_rounding_agrees_with_formatting():

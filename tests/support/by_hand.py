@@ -6,13 +6,14 @@ Weights come from the core (and, for DelTA, from the float64 loops of `credit_re
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import pytest
 import torch
 
 import credit_reference as reference
 from delta_rlvr.credit import Delta, credit_record
 from delta_rlvr.credit.rules.ablations import Ablation
 from delta_rlvr.objectives import LossInputs, policy_loss
-from replayed_training import GENERATIONS, LEARNING_RATE, SHAPES, TEMPERATURE, reward_of
+from replayed_training import GENERATIONS, LEARNING_RATE, SHAPES, TEMPERATURE, make_model, parameters_of, reward_of
 from rounding import MODEL, assert_clear_cut, rounding
 
 
@@ -83,6 +84,25 @@ def train_by_hand(model, method, shape, ranks, generations, micro_batches, *, op
                 outcome.sizes.append(size)
         optimizer.step()
     return outcome
+
+
+def seen_by(trainer):
+    """What a trained trainer of one rank is compared by."""
+    return {"generations": trainer.generations, "losses": trainer.losses, "parameters": parameters_of(trainer)}
+
+
+def assert_as_by_hand(ranks, method, shape, *, model=None, options=None, reference_model=None):
+    """Losses and parameters of a run, as its ranks have seen them, are those of the run by hand, which is given back."""
+    model = (make_model() if model is None else model).eval()
+    generations, micro_batches = ([rank[name] for rank in ranks] for name in ("generations", "losses"))
+    given = {"options": options, "reference_model": reference_model}
+    hand = train_by_hand(model, method, shape, len(ranks), generations, micro_batches, **given)
+    losses = [micro["loss"] for together in zip(*micro_batches, strict=True) for micro in together]
+    assert losses == pytest.approx(hand.losses, abs=hand.loss_rounding)
+    for rank in ranks:
+        for name, expected in model.named_parameters():
+            torch.testing.assert_close(rank["parameters"][name], expected, atol=hand.weight_rounding, rtol=0, msg=name)
+    return hand
 
 
 def _key(prompt_ids, tokens):
@@ -206,17 +226,10 @@ class _Batch:
             elif rule.proxy == "scalar":
                 hidden = torch.ones_like(hidden[..., :1])
             vectors = reference.output_row(hidden.double(), self.old_logps.double())
-        told = (
-            "scope",
-            "lambda_min",
-            "lambda_max",
-            "refinements",
-            "contrast",
-            "gamma",
-            "assignment",
-            "normalize",
-            "range_map",
-        )
+        told = [
+            *("scope", "lambda_min", "lambda_max", "refinements", "contrast"),
+            *("gamma", "assignment", "normalize", "range_map"),
+        ]
         expected = reference.reference_coefficients(
             vectors,
             self.advantages.double().numpy(),

@@ -110,9 +110,15 @@ def run_info(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "run.json").read_text(encoding="utf-8"))
 
 
+def change_info(folder: Path, **facts: Any) -> Path:
+    """The same run with other facts in its run.json."""
+    (folder / "run.json").write_text(json.dumps(run_info(folder) | facts), encoding="utf-8")
+    return folder
+
+
 def reopen(folder: Path) -> None:
     """As if the run had been killed before it could say that it is finished."""
-    (folder / "run.json").write_text(json.dumps(run_info(folder) | {"status": "running"}), encoding="utf-8")
+    change_info(folder, status="running")
 
 
 def assert_same_run(one: Path, other: Path) -> None:

@@ -6,8 +6,8 @@ os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 
 import torch
 
-from real_generation import train_for_real
-from replayed_training import build, parameters_of, rollout
+from by_hand import seen_by
+from replayed_training import build, rollout
 from support_methods import ONE_OF_A_KIND
 
 SHAPES = ("one micro-batch", "accumulation 4", "several updates")
@@ -20,7 +20,7 @@ METHODS = tuple(dict.fromkeys([*EVERY_SHAPE, *ONE_OF_A_KIND]))
 def replayed(method, shape, **options):
     trainer = build(method, shape, ranks=2, **options)
     trainer.train()
-    return {"generations": trainer.generations, "losses": trainer.losses, "parameters": parameters_of(trainer)}
+    return seen_by(trainer)
 
 
 def without_tokens_on_one_rank():
@@ -101,8 +101,6 @@ def main(folder):
     jobs["order"] = seen_order
     jobs["alike"] = rewarded_alike
     jobs["sharded head"] = sharded_head
-    jobs["real"] = lambda: train_for_real("delta")
-    jobs["real with LoRA"] = lambda: train_for_real("delta-topk", lora=True)
     jobs["refused"] = lambda: refused(1)
     for name, job in jobs.items():
         torch.save(job(), folder / f"{name}.{rank}.pt")

@@ -1,6 +1,5 @@
 """Three steps on the built-in task with the bundled policy, its own responses and few tokens."""
 
-import torch
 from datasets import Dataset
 from transformers import set_seed
 from trl import GRPOConfig
@@ -45,22 +44,3 @@ def build_real(method="delta", *, stock=False, lora=False, **settings):
         processing_class=tokenizer,
         peft_config=peft_config,
     )
-
-
-def train_for_real(method, **options):
-    """Train, and say what happened."""
-    trainer = build_real(method, **options)
-    trainable = {n: p.detach().clone() for n, p in trainer.model.named_parameters() if p.requires_grad}
-    trainer.train()
-    records = [batch.record for batch in trainer.batches]
-    return {
-        "losses": [micro["loss"] for micro in trainer.losses],
-        "weights": [record.weights for record in records],
-        "token_counts": [record.token_count for record in records],
-        "store_bytes": [record.store_bytes for record in records],
-        "changed": {
-            name: not torch.equal(before, dict(trainer.model.named_parameters())[name])
-            for name, before in trainable.items()
-        },
-        "log": trainer.state.log_history,
-    }

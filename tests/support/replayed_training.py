@@ -45,27 +45,18 @@ def tokenizer():
     return load_policy("builtin")[1]
 
 
+SMALL = {
+    **{"vocab_size": 585, "eos_token_id": 1, "pad_token_id": 0, "max_position_embeddings": 128},
+    **{"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2},
+}
+"""A model of any kind with the bundled tokenizer's vocabulary."""
+
+
 def make_model(seed=0, **settings):
-    """A small random Qwen3 with the bundled tokenizer's vocabulary and an untied head."""
+    """A small random Qwen3 with an untied head."""
     torch.manual_seed(seed)
-    config = Qwen3Config(
-        **{
-            "vocab_size": 585,
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 2,
-            "num_key_value_heads": 1,
-            "head_dim": 16,
-            "max_position_embeddings": 128,
-            "tie_word_embeddings": False,
-            "initializer_range": 0.15,
-            "eos_token_id": 1,
-            "pad_token_id": 0,
-            **settings,
-        }
-    )
-    return Qwen3ForCausalLM(config)
+    own = {"num_key_value_heads": 1, "head_dim": 16, "tie_word_embeddings": False, "initializer_range": 0.15}
+    return Qwen3ForCausalLM(Qwen3Config(**SMALL | own | settings))
 
 
 def response(prompt_ids, copy, round_number, *, longest=9, end=True):
@@ -178,6 +169,11 @@ def settings_of(shape, ranks=1, **more):
         **QUIET,
         **more,
     }
+
+
+def config(**settings):
+    """A config of ours alone, for what it refuses and makes of its settings."""
+    return DeltaTrainerConfig(**settings_of("one micro-batch", **settings))
 
 
 QUIET = {

@@ -75,6 +75,26 @@ def wait_for_prompt(page, step, group):
     page.wait_for_selector(f"#tokens-view[data-shown='{step}/{group}']")
 
 
+def responses_of(path):
+    """The responses that a page's token view is made of."""
+    return [response for block in unpacked(path).values() for response in block.get("responses", ())]
+
+
+def first_response(page, stored, step):
+    """The first response of the positive side, as it is stored."""
+    group = int(page.input_value("#tokens select >> nth=1"))
+    return next(r for r in stored[step][group] if r["advantage"] > 0)
+
+
+def change_rollouts(run, step, change):
+    """The sampled step with every response as `change(number, response)` leaves it."""
+    file = run / "rollouts" / f"step_{step:06d}.jsonl.gz"
+    responses = [json.loads(line) for line in gzip.decompress(file.read_bytes()).splitlines()]
+    for number, response in enumerate(responses):
+        change(number, response)
+    file.write_bytes(gzip.compress("".join(json.dumps(one) + "\n" for one in responses).encode()))
+
+
 def stored_responses(run_folder):
     """What the page should show: step -> group -> responses in the page's order."""
     run = read_run(run_folder)

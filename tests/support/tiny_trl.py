@@ -43,12 +43,16 @@ def model() -> LlamaForCausalLM:
     )
 
 
+def bits(trainer: Any) -> list[torch.Tensor]:
+    return list(trainer.model.state_dict().values())
+
+
 def share_of_a(completions: list[str], **_: Any) -> list[float]:
     return [text.count("a") / max(1, len(text)) for text in completions]
 
 
-def train(kind: type, folder: Path, **settings: Any) -> Any:
-    """A finished trainer of this kind."""
+def train(kind: type, folder: Path, reward: Any = share_of_a, columns: Any = None, **settings: Any) -> Any:
+    """A finished trainer of this kind. `columns`: what the data has beside its prompts."""
     from trl import GRPOConfig
 
     arguments = {
@@ -69,9 +73,9 @@ def train(kind: type, folder: Path, **settings: Any) -> Any:
     }
     trainer = kind(
         model=model(),
-        reward_funcs=share_of_a,
+        reward_funcs=reward,
         args=GRPOConfig(output_dir=str(folder), **arguments),
-        train_dataset=Dataset.from_dict({"prompt": list(string.ascii_lowercase)}),
+        train_dataset=Dataset.from_dict({"prompt": list(string.ascii_lowercase), **(columns or {})}),
         processing_class=tokenizer(),
     )
     trainer.train()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -16,18 +14,12 @@ from delta_evidence.planted.policies import IGNORED
 from delta_rlvr.models import resolve_model
 from delta_rlvr.tasks import BUILT_IN
 from delta_rlvr.tasks.phrased_sums import split_of
+from delta_rlvr.user_code import module_at
 
 
 @pytest.fixture(scope="module")
 def recipe() -> ModuleType:
-    path = Path(__file__).parents[2] / "recipes" / "make_policy.py"
-    spec = importlib.util.spec_from_file_location("make_policy", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["make_policy"] = module  # dataclasses look their module up there
-    spec.loader.exec_module(module)
-    return module
+    return module_at(str(Path(__file__).parents[2] / "recipes" / "make_policy.py"))
 
 
 def test_the_same_seed_gives_the_same_weights(recipe: ModuleType) -> None:

@@ -21,14 +21,10 @@ from delta_rlvr.tasks.registry import grade_problem
 from delta_rlvr.tasks.sources.schemas import FieldNames, RowError, answer_text, question_hash, reader
 from delta_rlvr.tasks.task import hashed_split
 from delta_rlvr.tasks.templates import CHOICE, MATH, Template
+from rows import write_rows
 
 PROTOCOLS = Path(__file__).parents[2] / "evidence" / "protocols"
 BRACKETS = Template("brackets", "<{question}>", "math", "boxed")
-
-
-def write(path: Path, rows: list[Any]) -> Path:
-    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
-    return path
 
 
 ROWS = [
@@ -90,7 +86,7 @@ def test_answers_are_text() -> None:
 
 
 def test_a_file_with_and_without_ids(tmp_path: Path) -> None:
-    path = write(
+    path = write_rows(
         tmp_path / "set.jsonl",
         [{"problem": "A", "answer": 1}, "", {"problem": "A", "answer": 1}, {"problem": "B", "answer": 2, "id": 9}],
     )
@@ -128,11 +124,11 @@ def test_a_file_with_and_without_ids(tmp_path: Path) -> None:
 )
 def test_a_bad_row_is_named(tmp_path: Path, rows: list[Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        load_problems(write(tmp_path / "bad.jsonl", rows))
+        load_problems(write_rows(tmp_path / "bad.jsonl", rows))
 
 
 def test_fields_of_ones_own(tmp_path: Path) -> None:
-    path = write(tmp_path / "own.jsonl", [{"frage": "A", "antwort": 1, "nummer": "x"}])
+    path = write_rows(tmp_path / "own.jsonl", [{"frage": "A", "antwort": 1, "nummer": "x"}])
     (problem,) = load_problems(path, names=FieldNames("frage", "antwort", "nummer"))
     assert (problem.id, problem.prompt, problem.answer) == ("own/x", "A", "1")
     with pytest.raises(ValueError, match="knows its field names"):
@@ -162,14 +158,14 @@ def test_a_data_set_in_the_hubs_layout(tmp_path: Path) -> None:
     pytest.importorskip("datasets")
     folder = tmp_path / "hub"
     folder.mkdir()
-    write(folder / "train.jsonl", [{"question": "Q", "answer": "#### 5"}, {"question": "R", "answer": 6}])
+    write_rows(folder / "train.jsonl", [{"question": "Q", "answer": "#### 5"}, {"question": "R", "answer": 6}])
     with pytest.raises(ValueError, match=r"\(train\), row 1: its answer has no '####'"):
         load_problems(folder, schema="gsm8k")
     assert [p.answer for p in load_problems(folder, schema="gsm8k", limit=1)] == ["5"]
 
 
 def many(tmp_path: Path, count: int = 200) -> Path:
-    return write(tmp_path / "many.jsonl", [{"question": f"What is {n}+1?", "answer": n + 1} for n in range(count)])
+    return write_rows(tmp_path / "many.jsonl", [{"question": f"What is {n}+1?", "answer": n + 1} for n in range(count)])
 
 
 def test_rows_as_a_task(tmp_path: Path) -> None:
@@ -221,7 +217,7 @@ def test_shots_that_show_a_working(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [{"question": f"What is {n}+1?", "answer": n + 1} for n in range(60)]
     for row in rows[::5]:
         row["steps"] = f"{row['answer'] - 1} + 1 =\n{row['answer']}."
-    path = write(tmp_path / "worked.jsonl", rows)
+    path = write_rows(tmp_path / "worked.jsonl", rows)
     task = get_task(f"{path}?shots=3&working=steps")
     train = task.problems("train", None)
     shown = str(train[0].prompt).split("\n\n")[:-1]
@@ -256,7 +252,9 @@ def test_a_response_to_shots_is_one_line(tmp_path: Path) -> None:
 
 
 def test_what_is_held_out_elsewhere_is_not_trained_on(tmp_path: Path) -> None:
-    other = write(tmp_path / "test.jsonl", [{"question": f"What is {n}+1?", "answer": n + 1} for n in range(190, 220)])
+    other = write_rows(
+        tmp_path / "test.jsonl", [{"question": f"What is {n}+1?", "answer": n + 1} for n in range(190, 220)]
+    )
     task = get_task(f"{many(tmp_path)}?heldout={other}")
     asked = {p.meta["question"] for p in task.problems("heldout", None)}
     assert asked == {f"What is {n}+1?" for n in range(190, 220)}
@@ -315,7 +313,7 @@ def test_files_of_a_data_folder_and_the_brief_template(tmp_path: Path, monkeypat
     folder.mkdir(parents=True)
     for name, answer in (("gsm8k_train", 72), ("gsm8k_test", 10)):
         row = {"question": f"What is {answer}?", "answer": f"It is itself.\n#### {answer}"}
-        (folder / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
+        write_rows(folder / f"{name}.jsonl", [row])
     (spec,) = yaml.safe_load((PROTOCOLS / "qwen-gsm8k.yaml").read_text())["tasks"]
     with pytest.raises(FileNotFoundError, match="DELTA_RLVR_DATA"):
         get_task(spec)
@@ -342,7 +340,7 @@ def written(path: Path) -> Path:
         lines = [f'"{row["question"]}",{row["answer"]}' for row in ROWS]
         path.write_text("\n".join(["\ufeffquestion,answer", *lines]) + "\n", encoding="utf-8")
     elif path.name == "lines.json":
-        path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+        write_rows(path, ROWS)
     else:
         path.write_text(json.dumps({"data": ROWS} if path.name == "nested.json" else ROWS))
     return path
@@ -382,7 +380,7 @@ def test_multiple_choice_from_a_file(tmp_path):
         {"question": "Which is a city?", "options": ["Rome", "blue"], "answer": "A"},
         {"question": "Which is a colour?", "options": ["Rome", "blue"], "answer": "blue"},
     ]
-    (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(tmp_path / "x.jsonl", rows)
     (tmp_path / "x.csv").write_text('question,options,answer\nWhich?,"[""Rome"", ""blue""]",B\n')
     city, colour = load_problems(tmp_path / "x.jsonl", template=CHOICE)
     assert city.prompt.startswith("Which is a city?\n\n(A) Rome\n(B) blue\n\n")
@@ -390,7 +388,7 @@ def test_multiple_choice_from_a_file(tmp_path):
     assert [grade_problem(colour, text).score for text in (r"\boxed{B}", r"\boxed{A}")] == [1.0, 0.0]
     assert load_problems(tmp_path / "x.csv", template=CHOICE)[0].answer == "B"
     for wrong, words in (({"options": ["Rome"]}, "a list of 2 to 10 texts"), ({"answer": "C"}, "its answer is 'C'")):
-        (tmp_path / "y.jsonl").write_text(json.dumps(rows[0] | wrong) + "\n")
+        write_rows(tmp_path / "y.jsonl", [rows[0] | wrong])
         with pytest.raises(ValueError, match=f"line 1: .*{words}"):
             load_problems(tmp_path / "y.jsonl", template=CHOICE)
 

@@ -7,38 +7,58 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from delta_evidence.learning.outcome import RUNS, read_outcomes
+from delta_evidence.learning.outcome import RUNS, Outcome, read_outcomes
 from delta_evidence.learning.protocol import TrainingSettings
 from delta_evidence.learning.runner import PROTOCOL
 from delta_rlvr.evaluate.bootstrap import Interval
 from delta_rlvr.evaluate.seeds import gap_text, mean_over_seeds
 from delta_rlvr.hints import near_path
 from delta_rlvr.objectives import get_method
+from delta_rlvr.tasks import BUILT_IN
+from delta_rlvr.words import counted
 
 BENCH = "credit_bench.json"
-BASELINE = "dapo"
-_MODELS = {
+BASELINE, PUBLISHED = "dapo", "delta"
+MODELS = {
     "builtin": "bundled policy",
     "smollm2-135m": "SmolLM2-135M",
     "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf": "Qwen2.5-Coder-0.5B",
 }
-"""What a model is called in the table; from small to large, others after them."""
+"""What a model is called in tables; from small to large, others after them."""
 _PLANTED = (
     ("right_auroc", "AUROC, right"),
     ("wrong_auroc", "AUROC, wrong"),
     ("cosine", "cosine to the oracle's update"),
 )
-
-
 _BY = "wrong_auroc"
 """What the planted table is sorted by."""
 REAL, TINY, PLANTED = "Language models", "Tiny policies", "Where the credit lands"
 """Headings."""
+_GONE = "no method of this version"
+PairKey = tuple[str, int, tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A run and DAPO's of the same task and seed."""
+
+    task: str
+    seed: int
+    over_training: float
+    """Differences to DAPO: in accuracy over training, and in held-out accuracy at the end."""
+    at_the_end: float
+    base: tuple[float, float]
+    """DAPO's two accuracies, which tell its runs apart."""
+
+    @property
+    def key(self) -> PairKey:
+        return self.task, self.seed, self.base
 
 
 @dataclass
@@ -48,11 +68,14 @@ class Row:
     method: str
     planted: dict[str, float] = field(default_factory=dict)
     """Measures of the planted benchmark (`_PLANTED`)."""
-    learning: dict[str, Interval] = field(default_factory=dict)
-    """By column: paired differences to DAPO in accuracy over training, over all tasks and seeds."""
-    held_out: dict[str, float] = field(default_factory=dict)
-    """The same pairs' mean difference in held-out accuracy at the end."""
-    pairs: dict[str, int] = field(default_factory=dict)
+    learning: dict[str, list[Pair]] = field(default_factory=dict)
+    """By column."""
+
+    def over_training(self, column: str) -> Interval:
+        return mean_over_seeds([pair.over_training for pair in self.learning[column]])
+
+    def at_the_end(self, column: str) -> float:
+        return statistics.fmean(pair.at_the_end for pair in self.learning[column])
 
 
 @dataclass(frozen=True)
@@ -61,105 +84,163 @@ class Leaderboard:
 
     rows: list[Row]
     columns: list[str]
-
-    @property
-    def tiny(self) -> list[str]:
-        """The columns of policies that were made for their tasks."""
-        return [column for column in self.columns if column.startswith(_MODELS["builtin"])]
+    tiny: list[str]
+    """The columns of policies that were made for their tasks."""
+    published: Mapping[str, Mapping[PairKey, float]]
+    """By column: DelTA's difference over training, by task, seed and DAPO's run."""
+    left_out: list[str]
+    """What the folder holds and the tables do not, and why."""
 
     @property
     def real(self) -> list[str]:
         return [column for column in self.columns if column not in self.tiny]
 
+    def on_the_same_pairs(self, row: Row, column: str) -> str:
+        """DelTA's difference on the row's pairs, as far as it ran there."""
+        pairs, known = row.learning[column], self.published.get(column, {})
+        gaps = [known[pair.key] for pair in pairs if pair.key in known]
+        if not gaps or row.method == PUBLISHED:
+            return "-"
+        some = "" if len(gaps) == len(pairs) else f" ({len(gaps)})"
+        return f"{100 * statistics.fmean(gaps):+.1f}{some}"
+
 
 def leaderboard(folder: Path) -> Leaderboard:
-    """Everything that a folder of kept outcomes says: planted benchmarks wherever they lie in it, and the studies right in it
-    (variants, which lie deeper, change settings and are left out)."""
+    """Everything that a folder of kept outcomes says: planted benchmarks and studies, wherever they lie in it."""
     if not folder.is_dir():
         raise ValueError(
             f"{folder} is no folder: name the one that holds the kept outcomes, such as evidence/results{near_path(folder)}"
         )
     rows: dict[str, Row] = {}
-
-    def row(method: str) -> Row:
-        return rows.setdefault(method, Row(method))
-
+    left_out: list[str] = []
     for path in sorted(folder.rglob(BENCH)):
         for line in _read(path)["rows"]:
-            if (line["slice"], line["condition"]) == ("all", "clean") and _known(line["method"]):
-                values = {name: line[name]["mean"] for name, _ in _PLANTED if name in line}
-                row(line["method"]).planted = values | row(line["method"]).planted
-    columns = _learning(folder)
-    for column, gaps in columns.items():
-        for method, pairs in gaps.items():
-            here = row(method)
-            here.learning[column] = mean_over_seeds([speed for speed, _ in pairs])
-            here.held_out[column] = statistics.fmean(end for _, end in pairs)
-            here.pairs[column] = len(pairs)
-    if not rows:
-        raise ValueError(f"{folder} holds neither {BENCH} nor studies: nothing to rank")
-    return Leaderboard(sorted(rows.values(), key=lambda one: one.method), list(columns))
-
-
-def _learning(folder: Path) -> dict[str, dict[str, list[tuple[float, float]]]]:
-    """By column and method: for each task and seed that DAPO has too, the differences over training and at the end. A run that two
-    studies hold counts once, in the first."""
-    pairs: dict[tuple[str, str], dict[str, list[tuple[float, float]]]] = {}
-    labels: dict[tuple[str, str], dict[str, Any]] = {}
-    seen: set[tuple[str, ...]] = set()
-    for path in sorted(folder.glob(f"*/{RUNS}")):
-        protocol = _read(path.parent / PROTOCOL)["protocol"]
-        # A setting that is newer than the outcomes had its default then.
-        training = asdict(TrainingSettings(**protocol["training"]))
-        arms = protocol.get("arm_settings", {})
-        if any(one.get("learning_rate") for one in arms.values()):
-            training["learning_rate"] = "own"
-        # How long responses may be is the task's, how a batch is divided the engine's.
-        own = {name: value for name, value in training.items() if name not in ("max_tokens", "continuations")}
-        settings = json.dumps([own, protocol["reward_noise"]], sort_keys=True)
-        finished = {
-            (one.run.arm, one.run.task, one.run.seed): (statistics.fmean(one.curve), one.after)
-            for one in read_outcomes(path.parent)
-            if one.after is not None
-        }
-        model = _MODELS.get(protocol["model"], Path(protocol["model"]).name)
-        for (method, task, seed), (speed, end) in finished.items():
-            base = finished.get((BASELINE, task, seed))
-            key = (model, method, task, str(seed), settings)
-            # An arm that is more than its method and a learning rate is no row of its method.
-            spelled = arms.get(method, {})
-            if spelled.get("method") or spelled.get("entropy_bonus"):
+            if (line["slice"], line["condition"]) != ("all", "clean"):
                 continue
-            if method == BASELINE or base is None or key in seen or not _known(method):
+            if not _known(line["method"]):
+                left_out.append(f"{path.relative_to(folder)}, {line['method']}: {_GONE}")
                 continue
-            seen.add(key)
-            labels[model, settings] = training
-            here = pairs.setdefault((model, settings), {}).setdefault(method, [])
-            here.append((speed - base[0], end - base[1]))
-    known = list(_MODELS.values())
-    models = [*known, *sorted({model for model, _ in pairs} - set(known))]
-    places = sorted(pairs, key=lambda place: (-models.index(place[0]), -sum(map(len, pairs[place].values())), place[1]))
-    return {_label(model, labels[model, settings], labels): pairs[model, settings] for model, settings in places}
+            row = rows.setdefault(line["method"], Row(line["method"]))
+            row.planted = {name: line[name]["mean"] for name, _ in _PLANTED if name in line} | row.planted
+    studies = [_Study(folder, path.parent) for path in sorted(folder.rglob(RUNS))]
+    if not rows and not studies:
+        raise ValueError(
+            f"{folder} holds neither {BENCH} nor {RUNS}, nor do the folders in it: there is nothing to show"
+        )
+    published: dict[str, dict[PairKey, float]] = {}
+    pairs: Counter[str] = Counter()
+    columns = _columns(studies)
+    for column, kept in columns.items():
+        first: dict[tuple[str, str, int], str] = {}
+        again: Counter[tuple[str, str, str]] = Counter()
+        for study in kept:
+            left_out += study.left_out()
+            for method, pair in study.pairs():
+                if method == PUBLISHED:
+                    published.setdefault(column, {})[pair.key] = pair.over_training
+                before = first.setdefault((method, pair.task, pair.seed), study.name)
+                if before == study.name:
+                    rows.setdefault(method, Row(method)).learning.setdefault(column, []).append(pair)
+                    pairs[column] += 1
+                else:  # a run that two studies hold counts once
+                    again[study.name, method, before] += 1
+        left_out += [
+            f"{study}, {method}: {counted(count, 'run')} of tasks and seeds that {before} has"
+            for (study, method, before), count in again.items()
+        ]
+    models = [*MODELS.values(), *sorted({study.model for study in studies} - set(MODELS.values()))]
+    ordered = sorted(pairs, key=lambda column: (models.index(columns[column][0].model), -pairs[column], column))
+    tiny = [column for column in ordered if any(study.tiny for study in columns[column])]
+    return Leaderboard(sorted(rows.values(), key=lambda one: one.method), ordered, tiny, published, left_out)
 
 
-def _label(model: str, training: Mapping[str, Any], labels: Mapping[tuple[str, str], Mapping[str, Any]]) -> str:
-    """The model, and of its settings those that other columns of it have otherwise."""
-    others = [values for (name, _), values in labels.items() if name == model]
-    words = {"learning_rate": "lr", "prompts": "prompts", "steps": "steps"}
-    apart = [
-        f"{word} {_rate(training[name]) if name == 'learning_rate' else training[name]}"
-        for name, word in words.items()
-        if len({str(values[name]) for values in others}) > 1
-    ]
-    return ", ".join([model, *apart])
+class _Study:
+    """A folder of outcomes, read by what its protocol.json recorded: the rules' files need not be there."""
+
+    def __init__(self, root: Path, folder: Path):
+        document = _read(folder / PROTOCOL)
+        self._protocol, self._digests = document["protocol"], document.get("contents") or {}
+        inside = str(folder.relative_to(root))
+        self.name = folder.resolve().name if inside == "." else inside
+        self.model = MODELS.get(self._protocol["model"], Path(self._protocol["model"]).name)
+        self._arms = self._protocol.get("arm_settings") or {}
+        # A setting that is newer than the outcomes had its default then. How long responses may be is the task's, how a batch is
+        # divided the engine's.
+        settings = asdict(TrainingSettings(**self._protocol["training"]))
+        settings = {key: value for key, value in settings.items() if key not in ("max_tokens", "continuations")}
+        self.settings = {**settings, "reward_noise": self._protocol["reward_noise"]}
+        if any(one.get("learning_rate") for one in self._arms.values()):
+            self.settings["learning_rate"] = f"own ({self.name})"
+        self._runs = read_outcomes(folder)
+        self._finished = {(one.run.arm, one.run.task, one.run.seed): one for one in self._runs if one.after is not None}
+        self.tiny = self._protocol["model"] == "builtin" or all(
+            one.run.task.partition("?")[0] in BUILT_IN for one in self._runs
+        )
+
+    def pairs(self) -> Iterable[tuple[str, Pair]]:
+        """The runs that DAPO has a partner for, by the name of their row."""
+        for (arm, task, seed), one in self._finished.items():
+            base = self._finished.get((BASELINE, task, seed))
+            if arm != BASELINE and base is not None and (name := self._row(arm)) is not None:
+                own, other = _scores(one), _scores(base)
+                yield name, Pair(task, seed, own[0] - other[0], own[1] - other[1], other)
+
+    def left_out(self) -> list[str]:
+        """Why the other runs have no place."""
+        if not any(arm == BASELINE for arm, _, _ in self._finished):
+            return [f"{self.name}: no finished run of {BASELINE}"]
+        why = Counter((one.run.arm, self._unfit(one)) for one in self._runs if one.run.arm != BASELINE)
+        return [
+            f"{self.name}, {arm}: {counted(count, 'run')}, {reason}" for (arm, reason), count in why.items() if reason
+        ]
+
+    def _unfit(self, one: Outcome) -> str | None:
+        if self._row(one.run.arm) is None:
+            return "retired by the protocol" if one.run.arm in self._protocol.get("retired", {}) else _GONE
+        if one.after is None:
+            return "diverged"
+        paired = (BASELINE, one.run.task, one.run.seed) in self._finished
+        return None if paired else f"no finished run of {BASELINE} with the same seed"
+
+    def _row(self, arm: str) -> str | None:
+        """The arm; its method too where that has another name, and the digest of a user's rule."""
+        spec = self._arms.get(arm, {}).get("method") or arm
+        digest = self._digests.get(spec)
+        if arm in self._protocol.get("retired", {}) or not _known(spec):
+            return None
+        named = f"{spec} {digest[:8]}" if digest else spec
+        return named if spec == arm else f"{arm} ({named})"
 
 
-def _rate(rate: float | str) -> str:
-    return rate if isinstance(rate, str) else f"{rate:g}".replace("e-0", "e-")
+def _scores(one: Outcome) -> tuple[float, float]:
+    assert one.after is not None
+    return statistics.fmean(one.curve), one.after
+
+
+def _columns(studies: Sequence[_Study]) -> dict[str, list[_Study]]:
+    """The studies of each column: a model, and those settings that other columns of it have otherwise and that are no defaults."""
+    usual = {**asdict(TrainingSettings()), "reward_noise": 0.0}
+    words = {"learning_rate": "lr", "max_grad_norm": "clip", "reward_noise": "noise"}
+    columns: dict[str, list[_Study]] = {}
+    for study in studies:
+        others = [one.settings for one in studies if one.model == study.model]
+        apart = [
+            f"{words.get(name, name)} {_rate(value)}"
+            for name, value in study.settings.items()
+            if value != usual[name] and (str(value).startswith("own") or any(one[name] != value for one in others))
+        ]
+        columns.setdefault(", ".join([study.model, *apart]), []).append(study)
+    return columns
+
+
+def _rate(value: Any) -> str:
+    return f"{value:g}".replace("e-0", "e-") if isinstance(value, float) else str(value)
 
 
 def _known(method: str) -> bool:
-    """Whether the name is one that can be run; outcomes may hold arms that a protocol calls retired."""
+    """Whether it is a method of this version, or a user's rule, whose file need not be there."""
+    if ":" in method:
+        return True
     try:
         get_method(method)
     except ValueError:
@@ -185,8 +266,11 @@ def markdown(board: Leaderboard) -> str:
 def planted(board: Leaderboard) -> str:
     """Where the credit lands on the planted benchmark."""
     rows = sorted((row for row in board.rows if row.planted), key=lambda row: (-row.planted.get(_BY, 0.0), row.method))
-    lines = [[f"`{row.method}`", *(_number(row.planted.get(name), "{:.3f}") for name, _ in _PLANTED)] for row in rows]
-    table = _table(["method", *(heading for _, heading in _PLANTED)], lines)
+    lines = [
+        [f"`{row.method}`", *(f"{row.planted[name]:.3f}" if name in row.planted else "-" for name, _ in _PLANTED)]
+        for row in rows
+    ]
+    table = markdown_table(["method", *(heading for _, heading in _PLANTED)], lines)
     return f"{_section(PLANTED, [table])}\n" if rows else ""
 
 
@@ -197,27 +281,23 @@ def _section(heading: str, tables: Sequence[str]) -> str:
 def _learned(board: Leaderboard, column: str) -> str:
     """The methods of one column, the largest gain first."""
     rows = sorted(
-        (row for row in board.rows if column in row.learning), key=lambda row: (-row.learning[column].mean, row.method)
+        (row for row in board.rows if column in row.learning),
+        key=lambda row: (-row.over_training(column).mean, row.method),
     )
-    lines = [
-        [
-            f"`{row.method}`",
-            gap_text(row.learning[column]),
-            _number(row.held_out.get(column), "{:+.1f}", 100),
-            str(row.pairs[column]),
-        ]
-        for row in rows
-    ]
-    return f"**{column}**\n\n{_table(['method', 'over training', 'at the end', 'pairs'], lines)}"
+    there = [board.on_the_same_pairs(row, column) for row in rows]
+    shown = {
+        "method": [f"`{row.method}`" for row in rows],
+        "over training": [gap_text(row.over_training(column)) for row in rows],
+        **({f"`{PUBLISHED}` there": there} if set(there) != {"-"} else {}),
+        "at the end": [f"{100 * row.at_the_end(column):+.1f}" for row in rows],
+        "pairs": [str(len(row.learning[column])) for row in rows],
+    }
+    return f"**{column}**\n\n{markdown_table(list(shown), zip(*shown.values(), strict=True))}"
 
 
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
-
-
-def _number(value: float | None, form: str, scale: float = 1.0) -> str:
-    return "-" if value is None else form.format(scale * value)
 
 
 def replace_table(page: str, table: str) -> str:
@@ -230,19 +310,5 @@ def replace_table(page: str, table: str) -> str:
 
 
 def as_dict(board: Leaderboard) -> dict[str, Any]:
-    """For other programs."""
-    return {"columns": board.columns, "rows": [_plain(row) for row in board.rows]}
-
-
-def _plain(row: Row) -> Mapping[str, Any]:
-    gaps = {
-        column: {
-            "mean": gap.mean,
-            "low": gap.low,
-            "high": gap.high,
-            "pairs": row.pairs[column],
-            "at_the_end": row.held_out[column],
-        }
-        for column, gap in row.learning.items()
-    }
-    return {"method": row.method, "planted": row.planted, "learning": gaps}
+    """For other programs: every pair of every row."""
+    return {"columns": board.columns, "rows": [asdict(row) for row in board.rows], "left_out": board.left_out}

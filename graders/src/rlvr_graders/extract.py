@@ -1,7 +1,7 @@
 r"""Where a completion's final answer stands: the last ``\boxed{}``, an "Answer:" line, a choice letter.
 
 Every extractor is linear in the length of the completion and never joins several answers into one: a policy that boxes
-five candidates is judged by the last of them.
+five candidates is judged by the last of them. Only assignments in a row, x = \boxed{3}, y = \boxed{5}, are one answer.
 """
 
 from __future__ import annotations
@@ -21,6 +21,14 @@ _BEGIN_OF_THOUGHT = re.compile(rf"<{_THOUGHT}>", re.IGNORECASE)
 # Escaped characters (\{, \}, \\) are consumed whole, so that only real braces count, as in TeX.
 # \\boxed is \boxed, escaped once too often.
 _BRACES = re.compile(r"\\{1,2}(?:boxed|fbox)(?![A-Za-z])\s*(?P<open>\{)?|\\.|[{}]", re.DOTALL)
+_BLANK = re.compile(r"(?:[\s~$]|\\(?:[ ,;:!]|q?quad(?![A-Za-z])))*")
+# x = \boxed{3}, y = \boxed{5}: the one answer that is boxed part by part.
+_NAMED = r"(?P<name>[A-Za-z](?:_(?:\w|\{\w{1,5}\}))?|\\[a-z]{2,7})\s*=\s*"
+_FIRST_NAMED, _NEXT_NAMED = (
+    re.compile(rf"(?<![\w^+*/-]){_NAMED}\Z"),
+    re.compile(rf"[\s$,;]*(?:and|\\quad)?[\s$]*{_NAMED}"),
+)
+_MOST_NAMED = 8
 _UNBRACED = re.compile(r"[-+]?[0-9A-Za-z.,/]+")
 # A sign counts where it cannot be a minus between two terms.
 _NUMBER = re.compile(r"(?:(?<![\w)\]])-)?\d+(?:,\d{3})*(?:\.\d+)?")
@@ -74,24 +82,44 @@ def last_boxed(completion: str) -> str | None:
     ``\boxed 5`` without braces counts as the word that follows. A box inside a thought does not count.
     """
     completion = final_answer(completion)
-    span: tuple[int, int] | None = None
-    # For every open brace: where its box's content begins, None for a plain brace.
-    stack: list[int | None] = []
+    # Of every box that has ended: where it begins, and where its content does and ends.
+    boxes: list[tuple[int, int, int]] = []
+    # For every open brace: where its box and the box's content begin, None for a plain brace.
+    stack: list[tuple[int, int] | None] = []
     for match in _BRACES.finditer(completion):
         token = match.group()
         if token == "{":
             stack.append(None)
         elif token == "}":
-            begin = stack.pop() if stack else None
-            if begin is not None and (span is None or completion[begin : match.start()].strip()):
-                span = (begin, match.start())  # an empty box takes nothing back
+            begins = stack.pop() if stack else None
+            if begins is not None and not (boxes and _BLANK.fullmatch(completion, begins[1], match.start())):
+                boxes.append((*begins, match.start()))  # an empty box takes nothing back
         elif match.group("open"):
-            stack.append(match.end())
+            stack.append((match.start(), match.end()))
         elif "box" in token:
             word = _UNBRACED.match(completion, match.end())
             if word:
-                span = word.span()
-    return None if span is None else completion[span[0] : span[1]].strip()
+                boxes.append((match.start(), *word.span()))
+    if not boxes:
+        return None
+    return (len(boxes) > 1 and _in_parts(completion, boxes)) or completion[boxes[-1][1] : boxes[-1][2]].strip()
+
+
+def _in_parts(completion: str, boxes: list[tuple[int, int, int]]) -> str | None:
+    """The assignments that end in the last box, where there are several in a row and each has its own name."""
+    parts: dict[str, str] = {}
+    for (_, _, before), (start, begin, end) in zip(boxes[-2:-_MOST_NAMED:-1], boxes[:-_MOST_NAMED:-1], strict=False):
+        name = _NEXT_NAMED.fullmatch(completion, before + 1, start) if start - before < MAX_PHRASE else None
+        if name is None or name["name"] in parts:
+            break
+        parts[name["name"]] = completion[begin:end]
+    start, begin, end = boxes[-1 - len(parts)]
+    first = _FIRST_NAMED.search(completion[max(0, start - 20) : start])
+    if not parts or first is None or first["name"] in parts:
+        return None
+    return ", ".join(
+        f"{name}={value}" for name, value in [(first["name"], completion[begin:end]), *reversed(parts.items())]
+    )
 
 
 def answer_line(completion: str) -> str | None:

@@ -6,7 +6,7 @@ math-verify's own limits are alarms, which work in a main thread alone and end n
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any
 
 from .extract import Extractor, extractor
@@ -55,7 +55,7 @@ def grade_math_verify_batch(
     with ExitStack() as stack:
         report = reporter(progress, len(completions), stack)
         done = len(completions) - sum(map(len, rows.values()))
-        for pair, verdict in in_workers(list(rows), timeout, "math-verify"):
+        for pair, verdict in stack.enter_context(closing(in_workers(list(rows), timeout, "math-verify"))):
             for row in rows[pair]:
                 verdicts[row] = verdict
             done += len(rows[pair])

@@ -9,6 +9,7 @@ rubric = vf.Rubric(funcs=[math_reward])
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 from .choice import grade_choice
@@ -30,4 +31,8 @@ async def code_reward(completion: Any, answer: Any, **_: Any) -> float:
     """1 where the program passes its tests (the answer; see `rlvr_graders.code.parse_tests`), else 0."""
     from .code import grade_code
 
-    return (await asyncio.to_thread(grade_code, completion_text(completion), answer)).score
+    stop = threading.Event()
+    try:
+        return (await asyncio.to_thread(grade_code, completion_text(completion), answer, stop=stop)).score
+    finally:  # where the task is cancelled: the thread goes on until it is told
+        stop.set()

@@ -5,6 +5,7 @@ Started by `workers`, for one of the graders.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import resource
@@ -46,10 +47,13 @@ def main(memory: int, grader: str) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (min(limits), min(limits)))  # a limit that is lower already stays
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     print(json.dumps({"ready": True}), file=answers, flush=True)
+    flags = fcntl.fcntl(0, fcntl.F_GETFL)
+    fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
     for line in sys.stdin:
         request = json.loads(line)
-        # The parent kills this process when time is up. Should the parent itself be gone by then, the kernel does it:
-        # an alarm without a handler ends the process even inside a long computation in C.
+        # The parent kills this process when time is up. Should the parent itself be gone by then, the kernel does it, even inside
+        # a long computation in C, by signals that have no handler: SIGIO when the pipe from the parent closes, and an alarm.
+        fcntl.fcntl(0, fcntl.F_SETFL, flags | os.O_ASYNC)
         signal.setitimer(signal.ITIMER_REAL, request["timeout"] + 2.0)
         try:
             answer = judge(request["reference"], request["prediction"])
@@ -62,6 +66,7 @@ def main(memory: int, grader: str) -> None:
         except Exception as error:
             answer = {"failure": f"could not be compared: {type(error).__name__}: {str(error)[:200]}"}
         signal.setitimer(signal.ITIMER_REAL, 0)
+        fcntl.fcntl(0, fcntl.F_SETFL, flags)
         print(json.dumps(answer), file=answers, flush=True)
 
 

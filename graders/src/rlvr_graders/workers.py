@@ -10,6 +10,7 @@ import atexit
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,21 +23,23 @@ MEMORY = 1 << 30
 """Address space of one worker, in bytes. With mpmath loaded it needs about 30 MB."""
 START_LIMIT = 120.0
 """Seconds a worker may take to import mpmath; a fifth of a second on an idle core."""
+SLICE = 0.1
+"""Seconds after which one who waits looks whether it is still wanted."""
 TASKS_BEFORE_RENEWAL = 5000
 """A worker is replaced after so many tasks, so that its caches stay bounded."""
 _PROGRAM = ("-m", "rlvr_graders.worker")
 
 
 class WorkerOverran(Exception):
-    """The time limit passed without an answer; the worker has been killed."""
+    """The time limit passed without an answer, or the caller wants none any more; the worker has been killed."""
 
 
 class WorkerDied(Exception):
     """The worker ended without an answer; the message says how."""
 
 
-class WorkerNotStarted(WorkerDied):
-    """It ended before it was ready, so that no answer can be to blame: the system was short of memory or processes."""
+class WorkerLost(WorkerDied):
+    """No answer is to blame: it ended before it was ready, or was killed (the system was short of memory or processes)."""
 
 
 class _Worker:
@@ -62,46 +65,49 @@ class _Worker:
         self._ready = False
         self.tasks = 0
 
-    def ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
+    def ask(self, request: dict[str, Any], timeout: float, stop: threading.Event | None) -> dict[str, Any]:
         if not self._ready:  # starting up is not on the sample's clock
             try:
-                self._read(START_LIMIT)
+                self._read(START_LIMIT, stop)
             except WorkerOverran:
-                raise WorkerNotStarted(f"not ready within {START_LIMIT:.0f} s") from None
+                raise WorkerLost(f"not ready within {START_LIMIT:.0f} s") from None
             except WorkerDied as error:
                 raise self._start_failure(str(error)) from None
             self._ready = True
         self.tasks += 1
         assert self._process.stdin is not None
+        words = memoryview(json.dumps({**request, "timeout": timeout}).encode() + b"\n")
         try:
-            self._process.stdin.write(json.dumps({**request, "timeout": timeout}).encode() + b"\n")
+            while words:  # a signal may cut a write short
+                words = words[write(self._process.stdin.fileno(), words) :]
         except BrokenPipeError:
-            raise WorkerDied(self._ending()) from None
-        return self._read(timeout)
+            raise self._ending() from None
+        return self._read(timeout, stop)
 
-    def _read(self, timeout: float) -> dict[str, Any]:
+    def _read(self, timeout: float, stop: threading.Event | None) -> dict[str, Any]:
         assert self._process.stdout is not None
         descriptor = self._process.stdout.fileno()
         deadline = time.monotonic() + timeout
         while b"\n" not in self._rest:
             left = deadline - time.monotonic()
-            if left <= 0:
+            if left <= 0 or (stop and stop.is_set()):
                 raise WorkerOverran
             poll = select.poll()  # not select(): its descriptors end at 1024
             poll.register(descriptor, select.POLLIN)
-            if not poll.poll(left * 1000):
+            if not poll.poll(min(left, SLICE) * 1000):
                 continue
             chunk = os.read(descriptor, 65536)
             if not chunk:
-                raise WorkerDied(self._ending())
+                raise self._ending()
             self._rest += chunk
         line, _, self._rest = self._rest.partition(b"\n")
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def _ending(self) -> str:
+    def _ending(self) -> WorkerDied:
         code = self._process.wait()
-        return f"killed by signal {-code}" if code < 0 else f"exit status {code}"
+        kind = WorkerLost if code == -signal.SIGKILL else WorkerDied  # which no answer can bring about by itself
+        return kind(f"killed by signal {-code}" if code < 0 else f"exit status {code}")
 
     def is_ready(self) -> bool:
         """Whether it has started, or says so by now."""
@@ -116,7 +122,7 @@ class _Worker:
             missing = errors.rsplit("No module named", 1)[1].strip()
             extra = "" if self._grader == "math" else f"[{self._grader}]"
             return RuntimeError(f"the {self._grader} grader needs {missing}: pip install rlvr-graders{extra}")
-        return WorkerNotStarted(f"{ending}: {errors[-300:] or 'no message'}")
+        return WorkerLost(f"{ending}: {errors[-300:] or 'no message'}")
 
     def end(self) -> None:
         """Kills the process and collects it, so that no zombie stays."""
@@ -129,6 +135,17 @@ class _Worker:
         for stream in (self._process.stdin, self._process.stdout, self._errors):
             if stream is not None:
                 stream.close()
+
+
+def write(descriptor: int, data: bytes | memoryview) -> int:
+    """As `os.write`: a broken pipe is an error, even in a process that has told SIGPIPE to end it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
+    try:
+        return os.write(descriptor, data)
+    finally:
+        if signal.SIGPIPE not in before and signal.SIGPIPE in signal.sigpending():
+            signal.sigwait({signal.SIGPIPE})
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def usable_cores() -> int:
@@ -147,49 +164,54 @@ class WorkerPool:
         self._change = threading.Condition()
         self._closed = False
 
-    def ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
-        """The answer of a worker within `timeout` seconds; `WorkerOverran` or `WorkerDied` otherwise. Waits for a free worker."""
-        worker = self._take()
+    def ask(self, request: dict[str, Any], timeout: float, stop: threading.Event | None = None) -> dict[str, Any]:
+        """The answer of a worker within `timeout` seconds; `WorkerOverran` or `WorkerDied` otherwise. Waits for a free worker.
+
+        `stop`, once another thread sets it, ends the waiting.
+        """
+        taken: list[_Worker] = []
         keep = False
         try:
-            answer = worker.ask(request, timeout)
-            keep = worker.tasks < TASKS_BEFORE_RENEWAL and answer.get("failure") != "out of memory"
+            self._take(taken, stop)
+            answer = taken[0].ask(request, timeout, stop)
+            keep = taken[0].tasks < TASKS_BEFORE_RENEWAL and answer.get("failure") != "out of memory"
             return answer
-        finally:  # whatever ended it (an overrun, Ctrl-C), a worker in an unknown state is not used again
-            self._give(worker, keep)
+        finally:  # whatever ended it (an overrun, Ctrl-C at any moment), a worker in an unknown state is not used again
+            for worker in taken:
+                self._give(worker, keep)
 
     def pids(self) -> list[int]:
         """Process ids of the workers there are now."""
         with self._change:
             return [worker._process.pid for worker in self._all]
 
-    def _take(self) -> _Worker:
+    def _take(self, taken: list[_Worker], stop: threading.Event | None) -> None:
         with self._change:
-            while True:
+            while not (stop and stop.is_set()):
                 if self._closed:
-                    raise RuntimeError("the pool of grading workers has been shut down")
-                busy = len(self._all) - len(self._free)
-                if busy < self.size:
+                    raise WorkerLost("the pool of grading workers has been shut down")
+                if len(self._all) - len(self._free) < self.size:
                     if not self._free:
                         self._start()
-                    worker = next((worker for worker in self._free if worker.is_ready()), self._free[0])
-                    self._free.remove(worker)
+                    taken.append(next((worker for worker in self._free if worker.is_ready()), self._free[0]))
+                    self._free.remove(taken[0])
                     self._keep_spare()
-                    return worker
-                self._change.wait()
+                    return
+                self._change.wait(SLICE if stop else None)
+        raise WorkerOverran
 
     def _start(self) -> None:
         try:
             worker = _Worker(self._memory, self._grader)
         except OSError as error:  # no memory or no process left for it
-            raise WorkerNotStarted(str(error)) from error
+            raise WorkerLost(str(error)) from error
         self._all.append(worker)
         self._free.append(worker)
 
     def _keep_spare(self) -> None:
         """Starts the next worker while the caller goes on: after an overrun nobody need wait for it."""
         if not self._free and not self._closed:
-            with suppress(WorkerNotStarted):
+            with suppress(WorkerLost):
                 self._start()
 
     def _give(self, worker: _Worker, keep: bool) -> None:
@@ -197,8 +219,12 @@ class WorkerPool:
             if keep and not self._closed:
                 self._free.insert(0, worker)
             else:
-                if worker in self._all:
-                    self._all.remove(worker)
+                for workers in (
+                    self._all,
+                    self._free,
+                ):  # still among the free ones where Ctrl-C came while it was taken
+                    if worker in workers:
+                        workers.remove(worker)
                 worker.end()
                 self._keep_spare()
             self._change.notify()

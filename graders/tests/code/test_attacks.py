@@ -25,6 +25,7 @@ from rlvr_graders.code import (
     grade_code,
     grade_code_batch,
 )
+from rlvr_graders.code.sandbox import group
 
 # Short where the attack runs into the limit anyway; long enough for a loaded machine where it has to finish.
 LIMITS = {"memory_bytes": 512 << 20, "temporary_bytes": 16 << 20, "output_bytes": 4 << 20}
@@ -79,7 +80,12 @@ def host(tmp_path):
 
 def judge(attack, tests, right, host):
     program = "```python\n" + host.fill(HELP + attack.source) + "\n```"
-    verdict = grade_code(program, tests, settings=SHORT if attack.reason == "timed out" else LONG)
+    settings = SHORT if attack.reason == "timed out" else LONG
+    busy, start = time.thread_time(), time.monotonic()
+    verdict = grade_code(program, tests, settings=settings)
+    if group._parent() is not None:  # elsewhere the grader itself looks at what is in use
+        assert time.thread_time() - busy < 0.1
+    assert settings is LONG or time.monotonic() - start < 10
     assert verdict.score == 0.0
     assert verdict.reason.startswith(attack.reason), verdict.reason
     host.check_untouched()
@@ -140,6 +146,32 @@ def test_no_cheat_is_rewarded_or_reaches_the_grader(judge):
         assert len(verdict.reason) < 400
     if judge == "text" or not by_value:
         assert grade_code(RIGHT, JUDGES[judge]).reason == "correct"
+
+
+@pytest.mark.parametrize(
+    ("program", "tests"),
+    [
+        ("def f():\n    return 'x' * 16_000_000", FunctionTests("f", (Call((), 1),))),
+        ("def f():\n    return 'x' * 16_000_000", AssertionTests("f", "for _ in range(100):\n    f()")),
+        ("print('x' * 16_000_000)", StdioTests((Run("", "1"),))),
+        ("while True: print('x' * 16_000_000)", StdioTests((Run("", "1"),))),
+    ],
+)
+def test_a_large_answer_keeps_the_grader_busy_for_milliseconds(program, tests):
+    grade_code("def f(): pass", FunctionTests("f", (Call((), 1),)))
+    start = time.thread_time()
+    assert grade_code(program, tests).score == 0.0
+    assert time.thread_time() - start < 0.1
+
+
+def test_nothing_of_a_run_lives_on_into_the_next():
+    """A process that left its session stays until the run's end, and no longer."""
+    program = (
+        "import os, time\nprocesses = filter(str.isdigit, os.listdir('/proc'))\n"
+        "print(sum(open(f'/proc/{process}/cmdline').read() > '' for process in processes), flush=True)\n"
+        "if os.fork() == 0:\n    os.setsid()\n    os.closerange(0, 64)\n    time.sleep(60)"
+    )
+    assert grade_code(program, StdioTests((Run("", "3"),) * 3)).reason == "correct"
 
 
 def test_the_grader_keeps_no_memory():

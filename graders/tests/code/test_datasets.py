@@ -220,3 +220,15 @@ class Solution:
     assert grade_code(f"```python\n{plain}\n```", sums).score == 1.0
     verdict = grade_code("```python\ndef plus(a, b):\n    return a + b\n```", sums)
     assert verdict.reason.endswith("the program defines no function add")
+
+
+def test_answers_are_wrapped_in_lists_only_where_all_of_them_are():
+    """ "outputs": [[3], [1, 2]] are lists: a bare 3 is another answer than [3]."""
+    one, two = ({"fn_name": "f", "inputs": [[1], [2]], "outputs": outputs} for outputs in ([[3], [4]], [[3], [1, 2]]))
+    assert [call.alternatives for call in parse_tests(one).calls] == [(3,), (4,)]
+    assert [call.alternatives for call in parse_tests(two).calls] == [(), ()]
+
+
+def test_a_field_that_is_missing_is_named():
+    with pytest.raises(ValueError, match="'prompt'"):
+        parse_tests({"test": "def check(f): pass", "entry_point": "f"})

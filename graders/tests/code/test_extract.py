@@ -299,3 +299,38 @@ def test_completions_are_parsed_side_by_side():
         gc.set_threshold(*threshold)
         gc.callbacks.remove(give_way)
     assert {type(tree) for tree in trees} == {ast.Module}
+
+
+@pytest.mark.parametrize("end", ["", "\nIt prints a fence.\n```text\nx\n```\n"])
+def test_a_fence_in_a_program_that_parses_is_part_of_it(end):
+    code = "def fenced(s):\n    return f'''```\n{s}\n```'''\n"
+    assert extract_code(f"Here:\n\n```python\n{code}```\n{end}", "fenced").strip() == code.strip()
+
+
+SHORT_LINES = (
+    "y\n",
+    "@a\n",
+    "@a\n\n",
+    "a<b\n@",
+    "+x\n",
+    "x;",
+    "f(x)\n",
+    "a[0]=1\n",
+    "é\n",
+    "```\n",
+    "> ```\nx=1\n",
+    "`x` ",
+    "(print(x)\n",
+)
+
+
+@pytest.mark.parametrize("line", SHORT_LINES)
+def test_a_thousand_short_lines_take_milliseconds(line):
+    for text in (line * 2000, "```python\n" + line * 2000):
+        start = time.thread_time()
+        extract_code(text[:2000], "solve")
+        extract_code(text[:2000])
+        assert time.thread_time() - start < 0.1
+        start = time.thread_time()
+        continue_prompt("import a\n\ndef solve(n):\n", text[:2000], "solve")
+        assert time.thread_time() - start < 0.05

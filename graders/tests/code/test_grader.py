@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from rlvr_graders.code import (
     CodeSettings,
     FunctionTests,
     Run,
+    SandboxError,
     StdioTests,
     code_reward,
     grade_code,
@@ -146,6 +148,47 @@ def test_what_a_program_does_behind_its_function_is_not_judged(ending):
     assert verdict.reason.startswith("does not load")
 
 
+DRIVERS = {
+    "read": "words = sys.stdin.read().split()\nprint(double(int(words[0])))",
+    "readline": "count = int(sys.stdin.readline())",
+    "open": "print(double(int(open(0).read())))",
+    "input": "x, y = map(int, input().split())",
+}
+
+
+@pytest.mark.parametrize("name", DRIVERS)
+def test_what_comes_of_missing_input_is_forgiven_behind_the_function(name):
+    driver = DRIVERS[name]
+    assert grade_code(f"import sys\ndef double(x):\n    return 2 * x\n{driver}", DOUBLE).reason == "correct"
+    verdict = grade_code(f"import sys\n{driver}\ndef double(x):\n    return 2 * x", DOUBLE)
+    assert verdict.reason.startswith("does not load")
+    without = grade_code("def double(x):\n    return 2 * x\nint('')\ninput()", DOUBLE)  # which asked for none
+    assert without.reason.startswith("does not load: raised ValueError")
+
+
+FILES = {
+    "own path": "import os\nprint(os.path.basename(__file__))",
+    "own source": "import inspect\ndef f():\n    return 1\nprint(len(inspect.getsource(f)) and 'main.py')",
+    **{
+        method: "import multiprocessing as m\ndef same(x):\n    return x\nif __name__ == '__main__':\n"
+        f"    with m.get_context('{method}').Pool(1) as pool:\n        print(*pool.map(same, ['main.py']))"
+        for method in ("spawn", "forkserver")
+    },
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_whole_program_is_a_file(name):
+    tests = StdioTests((Run("", "main.py"),) * 2)
+    settings = CodeSettings(seconds_per_test=30)
+    assert grade_code(f"```python\n{FILES[name]}\n```", tests, settings=settings).reason == "correct"
+
+
+def test_a_function_has_its_source():
+    program = "import inspect\ndef double(x):\n    assert 'inspect' in inspect.getsource(double)\n    return 2 * x"
+    assert grade_code(f"```python\n{program}\n```", DOUBLE).reason == "correct"
+
+
 def test_the_programs_own_future_imports_hold_and_ours_do_not():
     tests = FunctionTests("f", (Call((1,), "int"),), preamble="import math\n")
     right = "def f(x: int):\n    kind = f.__annotations__['x']\n    return kind if isinstance(kind, str) else 'a class'"
@@ -231,6 +274,101 @@ def test_a_batch_that_is_ended_takes_all_of_its_processes_along(number):
         assert b"KeyboardInterrupt" in errors
         assert named(mark) == []
     assert wait_until(lambda: named(mark) == [])
+
+
+def test_a_task_that_is_cancelled_ends_its_program():
+    """An event loop that closes waits for its threads: as long as the program may run, if nobody told them."""
+    script = textwrap.dedent("""
+        import asyncio, os, signal, threading
+        from rlvr_graders.code import CodeSettings, grader
+        from rlvr_graders.verifiers import code_reward
+        grader.CodeSettings = lambda: CodeSettings(seconds_per_test=50.0)
+        threading.Timer(2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        tests = {"fn_name": "f", "inputs": [[1]], "outputs": [1]}
+        asyncio.run(code_reward("def f(x):\\n    import time\\n    time.sleep(50)", tests))
+    """)
+    start = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert "KeyboardInterrupt" in done.stderr
+    assert time.monotonic() - start < 20
+
+
+def test_a_broken_pipe_is_no_end_where_sigpipe_is():
+    script = textwrap.dedent("""
+        import os, signal
+        from rlvr_graders import grade_math
+        from rlvr_graders.code import *
+        from rlvr_graders.workers import shared_pool
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        print(grade_math("\\\\boxed{\\\\sqrt{8}+x}", "x+2\\\\sqrt{2}").score)
+        for pid in shared_pool().pids():
+            os.kill(pid, signal.SIGKILL)
+        print(grade_math("\\\\boxed{\\\\sqrt{8}+x}", "x+2\\\\sqrt{2}").score)
+        tests = FunctionTests("f", (Call((1,), 1), Call(("x" * 10**6,), 2)))
+        print(grade_code("import os\\ndef f(x):\\n    for d in range(20):\\n        try: not os.get_blocking(d) or os.close(d)\\n"
+                         "        except OSError: pass", tests).score)
+    """)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["1.0", "1.0", "0.0"], done.stderr
+    assert done.returncode == 0
+
+
+def test_a_fork_at_the_wrong_moment_hangs_nobody(monkeypatch):
+    """A child keeps copies of pipes; and of a lock that a thread held, which does not exist in the child."""
+    from rlvr_graders.code import syntax
+    from rlvr_graders.code.sandbox import session
+
+    kept, real = [], session._popen
+
+    def popen(words, descriptors):
+        process = real(words, descriptors)
+        kept.extend(map(os.dup, descriptors))
+        return process
+
+    monkeypatch.setattr(session, "_popen", popen)
+    start = time.monotonic()
+    assert grade_code(RIGHT, DOUBLE).reason == "correct"
+    assert time.monotonic() - start < 20
+    for descriptor in kept:
+        os.close(descriptor)
+    held, free = threading.Event(), threading.Event()
+
+    def hold():
+        with syntax._ONE_AT_A_TIME:
+            held.set()
+            free.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        os._exit(0 if grade_code(RIGHT, DOUBLE).score == 1.0 else 1)
+    free.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("kills", [2, 3])
+def test_a_sandbox_that_is_killed_from_outside_is_no_verdict_on_its_program(monkeypatch, kills):
+    from rlvr_graders.code.sandbox.session import Session
+
+    real, killed = Session.begin, []
+
+    def begin(session):
+        real(session)
+        if len(killed) < kills:
+            session._process.kill()
+            killed.append(session)
+
+    monkeypatch.setattr(Session, "begin", begin)
+    program = "import time\ntime.sleep(1)\ndef double(x):\n    return 2 * x"
+    if kills < 3:
+        assert grade_code(program, DOUBLE).reason == "correct"
+    else:
+        with pytest.raises(SandboxError, match="the sandbox was killed"):
+            grade_code(program, DOUBLE)
 
 
 def test_trl_reward_function():

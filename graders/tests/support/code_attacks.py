@@ -321,6 +321,35 @@ ATTACKS = {
         "    if done: raise SystemError(done)",
         WRONG,
     ),
+    "calls that the filter does not know": Attack(
+        LIBC + "def secret(n):\n    known = [number for number in range(463, 600)\n"
+        "             if c.syscall(number, -1, 0, 0, 0, 0, 0) != -1 or ctypes.get_errno() != 38]\n"
+        "    if known: raise SystemError(known)",
+        WRONG,
+    ),
+    "filters of its own": Attack(
+        LIBC + "import struct\nc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]\n"
+        "def secret(n):\n    step = ctypes.create_string_buffer(struct.pack('HBBI', 0x06, 0, 0, 0x7fff0000))\n"
+        "    rules = ctypes.create_string_buffer(struct.pack('HxxxxxxQ', 1, ctypes.addressof(step)))\n"
+        "    if c.prctl(22, 2, ctypes.addressof(rules), 0, 0) == 0: raise SystemError('unlimited')",
+        WRONG,
+    ),
+    "huge pages": Attack(
+        LIBC + "def secret(n):\n    for kind in (0x40022, 0x40021):\n"
+        "        c.mmap(None, 2 << 20, 3, kind, -1, 0)\n        if ctypes.get_errno() != 1: raise SystemError(kind)",
+        WRONG,
+    ),
+    "locks on every byte": Attack(
+        "import fcntl\ndef secret(n):\n    with open('/tmp/locked', 'w') as file:\n"
+        "        for at in range(0, 2000, 2): fcntl.lockf(file, fcntl.LOCK_EX, 1, at)\n"
+        "        if open('/proc/locks').read(): raise SystemError('unlimited')",
+        WRONG,
+    ),
+    "writes out all disks": Attack(
+        "import time\ndef secret(n):\n    start = time.time()\n    for _ in range(100_000): os.sync()\n"
+        "    if time.time() - start > 10: raise SystemError('unlimited')",
+        WRONG,
+    ),
     "sockets of every family": Attack(
         "import socket\ndef secret(n):\n    for family in [*range(2, 46)]:\n        for kind in (1, 2, 3, 5):\n"
         "            try: socket.socket(family, kind)\n            except OSError: continue\n"
@@ -352,6 +381,12 @@ ATTACKS = {
         "            try: os.write(descriptor, b'\\x00\\x00\\x00\\x01N' * 1000)\n"
         "            except OSError: pass",
         PIPE,
+    ),
+    "message byte by byte": Attack(
+        "import time\ndef secret(n):\n    for d in range(3, 40):\n"
+        "        try: os.write(d, (1 << 20).to_bytes(4, 'big'))\n        except OSError: pass\n"
+        "    while True:\n        for d in range(3, 9):\n            try: os.write(d, b'x')\n            except OSError: pass",
+        "",  # too long, or no message once it is there
     ),
     "writes outside its folder": Attack(
         "def secret(n):\n"
@@ -457,6 +492,9 @@ PROGRAM_ATTACKS = {
     ),
     "kills its supervisor": Attack("import signal\nos.kill(os.getppid(), signal.SIGKILL)\nprint('x')", ENDED),
     "stops its supervisor": Attack("import signal\nos.kill(os.getppid(), signal.SIGSTOP)\nprint('x')", TIMED_OUT),
+    "stops everything": Attack(
+        "import signal\nos.kill(-1, signal.SIGSTOP)\nos.kill(os.getpid(), signal.SIGSTOP)", TIMED_OUT
+    ),
     "deletes its folder": Attack("import shutil\nshutil.rmtree('/tmp', ignore_errors=True)", WRONG),
 }
 

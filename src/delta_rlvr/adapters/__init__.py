@@ -1,1 +1,1 @@
-"""Engines: each adapter moves tensors between an engine and `credit`, and does nothing else."""
+"""Adapters: each one moves tensors between a training engine and `credit`, and does nothing else."""

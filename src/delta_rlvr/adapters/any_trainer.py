@@ -1,11 +1,10 @@
-"""Token weights for any trainer that has log-probs: arrays in, arrays out. No engine is known here (docs/your_engine.md).
+"""Token weights for any trainer that has log-probs, as arrays (docs/your_engine.md).
 
     weights = token_weights(logps, advantages, mask)            # numpy or torch, [batch, time]
-    advantages = advantages[:, None] * weights                   # or weigh the loss of each token
+    advantages = advantages[:, None] * weights                   # or multiply the loss of each token
 
-Responses may be padded (`[batch, time]` with a mask) or a list with one array each. A rank that holds a part of the batch says how
-ranks talk to each other: `ranks=` a torch process group, or a function that gathers one Python object from each rank, in rank order
-(such as `comm.allgather` of mpi4py).
+Responses are padded (`[batch, time]` with a mask) or a list with one array each. Ranks that share a batch pass `ranks=`: a torch
+process group, or a function that gathers one Python object from each rank, in rank order (such as `comm.allgather` of mpi4py).
 """
 
 from __future__ import annotations
@@ -45,35 +44,36 @@ def token_weights(
     round_number: int = 0,
     **arrays: Array,
 ) -> Array:
-    """One weight per token: float32 in the kind and layout of `mask`, 0 outside of it.
+    """Return one weight per token: float32, as NumPy or torch and in the layout of `mask`, 0 outside of it.
 
     Args:
-        logps: log-probs of the sampled tokens under the policy that the update starts from (None for rules that need none).
-        advantages: one per response, or one per token where all tokens of a response share it.
+        logps: log-probs of the sampled tokens under the policy before the update (None for rules that need none).
+        advantages: one per response, or one per token, equal within a response.
         mask: the tokens that are trained on.
-        method: any method whose rule needs no more than what is given here.
+        method: any method whose needs are among the arguments.
         groups: a whole number per response, the same for all responses to a prompt.
-        rewards: with `groups`: a group of equal rewards has no signal, whatever rounding made of its advantages.
-        ranks: how ranks that share the batch talk to each other; every rank must call this.
-        keys: for rules that draw: a number that belongs to the response.
-        round_number: for rules that draw: a number that belongs to the batch.
+        rewards: with `groups`: a group of equal rewards then has no signal, even if rounding left it small advantages.
+        ranks: the connection of the ranks that share the batch; every rank must call this.
+        temperature: the sampling temperature.
+        keys: a number for each response, for rules that draw.
+        round_number: the number of the batch, for rules that draw.
         arrays: `entropy`, `tokens` and the other arrays per token that the rule needs.
     """
     rule = get_method(method).rule
     for name in arrays:
-        require(name in TOKEN_ARRAYS, f"{name}: there is no such array per token; there are {', '.join(TOKEN_ARRAYS)}")
-    require(rewards is None or groups is not None, "rewards: they are compared within groups; pass groups= too")
+        require(name in TOKEN_ARRAYS, f"{name}: no such array per token (there are: {', '.join(TOKEN_ARRAYS)})")
+    require(rewards is None or groups is not None, "rewards are compared within groups: pass groups=, too")
     given = {name: values for name, values in {"logps": logps, **arrays}.items() if values is not None}
     have = {*given, *(() if groups is None else ("groups",))}
     for need in rule.needs:
         if need not in have:
             names = [*TOKEN_ARRAYS, "groups"]
-            way = f"pass {need}=" if need in names else "it takes hidden states (delta_rlvr.CreditStream)"
+            way = f"pass {need}=" if need in names else "use delta_rlvr.token_coefficients or CreditStream"
             raise ValueError(f"method {method!r} needs {NEEDS.get(need, repr(need))}: {way}")
     reducer = _reducer(ranks, _device(mask))
     problem: ValueError | None = None
     try:
-        # No collective may stand in here: it raises on one rank alone.
+        # No collective in here: an error may occur on one rank alone.
         layout = _Layout(mask)
         valid = layout.valid(mask)
         device = valid.device
@@ -110,7 +110,7 @@ def response_advantages(
     response_mask: Bool[Tensor, " response_token"],
     response_lengths: Int[Tensor, " batch"],
 ) -> Float[Tensor, " batch"]:
-    """A_i of each response from token advantages, packed response by response; 0 where a response has no valid token."""
+    """Return A_i of each response from packed token advantages; 0 where a response has no valid token."""
     row = torch.repeat_interleave(torch.arange(len(response_lengths), device=response_mask.device), response_lengths)[
         response_mask
     ]
@@ -122,14 +122,14 @@ def response_advantages(
     uneven = (values - shared[row]).abs() > 1e-6
     if uneven.any():
         raise ValueError(
-            f"advantages: they differ within response {int(row[uneven][0])}; token credit needs one advantage a response, "
-            "as GRPO gives it"
+            f"advantages: they differ within response {int(row[uneven][0])}; token credit needs one advantage per response, "
+            "as in GRPO"
         )
     return shared
 
 
 class _Layout:
-    """How the caller lays tokens out, and the way back."""
+    """The caller's layout of tokens: packs arrays, and restores the layout."""
 
     def __init__(self, mask: Array):
         self.listed = isinstance(mask, Sequence)
@@ -182,7 +182,7 @@ class _Layout:
 
 
 class GatheringReducer(Reducer):
-    """Collectives from one function of the caller's, which gathers an object from every rank."""
+    """Collectives by the caller's function that gathers an object from every rank."""
 
     def __init__(self, all_gather: AllGather, device: torch.device | None = None):
         super().__init__(None, device)
@@ -225,7 +225,7 @@ def _reducer(ranks: Any, device: torch.device) -> Reducer:
 
 
 def _alike(rewards: Float[Tensor, " batch"], groups: Int[Tensor, " batch"], reducer: Reducer) -> Bool[Tensor, " batch"]:
-    """Which responses are of a group whose rewards, over all ranks, are equal."""
+    """Return which responses are in a group whose rewards are equal over all ranks."""
     all_groups, all_rewards = reducer.gather(groups), reducer.gather(rewards)
     alike = rewarded_alike(all_rewards, all_groups.unique(return_inverse=True)[1])
     return torch.isin(groups, all_groups[alike])
@@ -241,9 +241,9 @@ def _tensor(name: str, values: Any, device: torch.device | None = None) -> Tenso
         tensor = values.detach()
     else:
         try:
-            # A copy: torch takes neither views that run backwards nor another machine's byte order.
+            # A copy: torch accepts neither negative strides nor a foreign byte order.
             array = np.array(values, order="C")
             tensor = torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{name}: no array of numbers can be made of it: {error}") from error
+            raise ValueError(f"{name}: this is not an array of numbers ({error})") from error
     return tensor if device is None else tensor.to(device)

@@ -1,4 +1,4 @@
-"""What each engine gives a method: one table, which refusals, `delta-rlvr methods NAME` and docs/your_engine.md read."""
+"""What each engine can give a method: the table behind refusals, `delta-rlvr methods NAME` and docs/your_engine.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BESIDE = {
     RATIO: "the current policy's ratio to the old one, inside the loss",
     GATE: "a loss with a soft gate (sapo)",
 }
-"""What a method may need beside its rule's needs."""
+"""What a method may need in addition to its rule's needs."""
 
 _LOGPS = frozenset({"logps", "tokens", "groups", BATCH})
 _POLICY = _LOGPS | {"entropy"}
@@ -29,9 +29,9 @@ class Engine:
 
     name: str
     gives: frozenset[str]
-    """Names of `NEEDS` and `BESIDE`."""
+    """Keys of `NEEDS` and `BESIDE`."""
     where: str
-    """The class, the settings or the file that connects it."""
+    """The class, settings or file that connects the engine."""
 
 
 TRL = Engine("TRL", _POLICY | {"hidden", "head", RATIO, GATE}, "DeltaTrainer, `delta-rlvr train`")
@@ -45,12 +45,12 @@ OLD_TRL = Engine("TRL 0.24 to 0.29, Unsloth", _LOGPS, "recipes/engines/old_trl.p
 MS_SWIFT = Engine("ms-swift", frozenset({"logps", BATCH}), "recipes/engines/ms_swift.py")
 SLIME = Engine("slime", frozenset({"logps", BATCH}), "recipes/engines/slime.py")
 NEMO_RL = Engine("NeMo-RL", frozenset({"logps", "groups", BATCH}), "recipes/engines/nemo_rl.py")
-PRIME_RL = Engine("prime-rl", frozenset({"logps"}), "recipes/engines/prime_rl.py (centroids run along)")
+PRIME_RL = Engine("prime-rl", frozenset({"logps"}), "recipes/engines/prime_rl.py (running centroids)")
 ENGINES = (TRL, VERL_FSDP2, VERL_FSDP, VERL_ANY, VERL_BYPASS, OLD_TRL, MS_SWIFT, SLIME, NEMO_RL, PRIME_RL)
 
 
 def needs_of(method: Method) -> dict[str, str]:
-    """What a method needs of an engine beside lengths and advantages, in words."""
+    """Return what a method needs of an engine beside lengths and advantages, with a description of each need."""
     needs = {name: NEEDS[name] for name in method.rule.needs if name in NEEDS}
     if not method.rule.constant and not runs_along(method.rule):
         needs[BATCH] = BESIDE[BATCH]
@@ -62,20 +62,20 @@ def needs_of(method: Method) -> dict[str, str]:
 
 
 def engines_for(method: Method) -> list[Engine]:
-    """Where a method runs."""
+    """Return the engines that can run a method."""
     return [one for one in ENGINES if needs_of(method).keys() <= one.gives]
 
 
 def missing(method: Method, engine: Engine) -> Iterator[str]:
-    """What the method needs and the engine does not give, each with the engines that do."""
+    """Yield one sentence for each thing that the method needs and the engine does not give."""
     for name in method.rule.needs:
         if name not in NEEDS:
-            raise RuleError(f"method {method.name!r} needs {name!r}, which nobody knows; needs are {', '.join(NEEDS)}")
+            raise RuleError(f"method {method.name!r} needs {name!r}, which is unknown; needs are {', '.join(NEEDS)}")
     for name, words in needs_of(method).items():
         if name not in engine.gives:
             others = [one.name for one in ENGINES if name in one.gives]
-            there = f"{', '.join(others)}" if others else "no engine (a loop of your own can)"
-            yield f"method {method.name!r} needs {words}, which {engine.name} does not give; those that do: {there}"
+            there = ", ".join(others) or "none (your own training loop can)"
+            yield f"method {method.name!r} needs {words}, which {engine.name} does not give; engines that do: {there}"
 
 
 def check_engine(method: Method, engine: Engine) -> None:

@@ -1,4 +1,4 @@
-"""What trackers call the numbers of a method's weights: one prefix for every engine. The run folder has the same names without it."""
+"""Names of the weights' metrics in trackers: those of the run folder behind a prefix, the same for every engine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 PREFIX = "credit/"
-TOLD = (
+MAIN_METRICS = (
     "signal_groups",
     "weight_signal_mean",
     "weight_signal_std",
@@ -14,14 +14,14 @@ TOLD = (
     "update_share_plain",
     "reliability",
 )
-"""The numbers that tell most: those that TRL's console line and trackers get unless they are to have all."""
+"""The most telling metrics: TRL's console line and trackers get only these, unless `all_credit_metrics` is set."""
 
 
 def tracked(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Numbers under the names that a tracker shows."""
+    """Return metrics under their names in trackers."""
     return {f"{PREFIX}{name}": value for name, value in values.items()}
 
 
 def untracked(logged: Mapping[str, Any]) -> dict[str, Any]:
-    """Of everything that an engine logs the numbers of the weights, under the names of the run folder."""
+    """Return the weights' metrics among all that an engine logs, under their names in the run folder."""
     return {name.removeprefix(PREFIX): value for name, value in logged.items() if name.startswith(PREFIX)}

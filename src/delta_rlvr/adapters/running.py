@@ -1,11 +1,11 @@
-"""delta-scalar for a loss that sees one response at a time: centroids that run along, in the place of a batch's own.
+"""delta-scalar for a loss that gets one response at a time: running centroids replace those of the batch.
 
     state = RunningCentroids()
-    weights, state = running_weights(state, logps, advantage)      # for each response, in the order in which they come
+    weights, state = running_weights(state, logps, advantage)      # for each response, in the order of the loss
 
-Margins are affine in the one number 1 - p, so that what Eq. 5-8 take from a batch is a handful of sums per side. Here each sum
-forgets: a response counts 1 - 1/memory as much as the one after it. With a memory of about one rollout batch the weights are those
-of the batch but for noise (`benchmarks/running_centroids.py` measures it). Nothing is summed over ranks: each runs its own.
+Margins are affine in the one number 1 - p, so that Eq. 5-8 need only a few sums per side of a batch. Here each sum decays: a
+response counts 1 - 1/memory as much as the next one. With a memory of about one rollout batch the weights are those of the batch
+up to noise (`benchmarks/running_centroids.py` measures it). Nothing is summed over ranks: each has its own state.
 """
 
 from __future__ import annotations
@@ -26,24 +26,25 @@ from delta_rlvr.objectives import get_method
 
 
 def runs_along(rule: TokenRule) -> bool:
-    """Whether the rule has this form: DelTA on 1 - p, over the batch, with K of 0 or 1."""
+    """Return whether running centroids can replace the batch: DelTA on 1 - p, with scope "batch" and K of 0 or 1."""
     return type(rule) is Delta and rule.proxy == "scalar" and rule.scope == "batch" and rule.refinements <= 1
 
 
 @dataclass(frozen=True)
 class RunningCentroids:
-    """The sums so far: of each side (positive, negative) and of all tokens."""
+    """The decayed sums of each side (positive, negative) and of all tokens."""
 
     memory: float = 512
-    """How many responses count."""
+    """The number of responses that count."""
     sides: Float[Tensor, "side sum"] = field(default_factory=lambda: torch.zeros(2, 7, dtype=torch.float64))
-    """Tokens, 1 - p and its square; |A| and |A| (1 - p); the same two times alpha."""
+    """The sums of 1, 1 - p, (1 - p)^2, |A|, |A| (1 - p), |A| alpha and |A| (1 - p) alpha over a side's tokens."""
     tokens: float = 0.0
+    """The number of all tokens."""
     coefficients: float = 0.0
     """The sum of lambda over all tokens."""
 
     def __post_init__(self) -> None:
-        require(self.memory >= 1, f"memory={self.memory!r}: give how many responses count, at least 1")
+        require(self.memory >= 1, f"memory={self.memory!r}: give the number of responses that count, at least 1")
 
 
 def running_weights(
@@ -54,7 +55,10 @@ def running_weights(
     *,
     method: str | TokenRule = "delta-scalar",
 ) -> tuple[Float[Tensor, " time"], RunningCentroids]:
-    """The weights of one response's tokens (0 outside of the mask, one until both sides have been seen), and the next state."""
+    """Return the weights of one response's tokens and the next state.
+
+    Weights are 0 outside of the mask, and one until the state has responses of both sides.
+    """
     rule: Any = get_method(method).rule
     if not runs_along(rule):
         raise RuleError(
@@ -70,13 +74,13 @@ def running_weights(
         require_shape("advantage", given, tuple(logps.shape), "[time]")
     values = given.expand(len(logps)).cpu()[mask.cpu()]
     inside = logps.detach().cpu().double()[mask.cpu()]
-    # A state that has seen NaN would give nothing else from then on.
+    # A NaN would stay in the state for ever.
     for name, checked in (("logps", inside), ("advantage", values)):
         require(bool(checked.isfinite().all()), f"{name}: not finite (NaN or inf) at a valid token")
     require(not (inside > 1e-2).any(), "logps: a log-prob cannot be positive; pass log p, not p")
     require(
         not len(values) or float(values.max() - values.min()) <= 1e-6,
-        "advantage: it differs within the response; token credit needs one advantage a response",
+        "advantage: it differs within the response; token credit needs one advantage per response",
     )
     chances = surprise(inside)
     keep = 1 - 1 / state.memory

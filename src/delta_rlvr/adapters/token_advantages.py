@@ -1,7 +1,7 @@
-"""Advantages per token for a GRPO trainer of TRL's, in the two ways in which its loss may take them. Nothing here imports TRL.
+"""Advantages per token for the loss of TRL's GRPO trainers. Nothing here imports TRL.
 
-`GRPOTrainer._compute_loss` of TRL 0.29 to 1.16 takes advantages of shape (B, T) as they are. That of 0.24 makes a column of them
-whatever they are, and no code of TRL's own uses (B, T) any more. So there is a second way: the step from (B,) to (B, 1) gives (B, T).
+`GRPOTrainer._compute_loss` of TRL 0.29 to 1.16 accepts advantages of shape (B, T). That of 0.24 always unsqueezes them, from (B,) to
+(B, 1), and newer versions may do so again, since TRL itself no longer uses (B, T). For these losses unsqueezing leaves (B, T) as it is.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _TAKEN = "advantages.dim() == 1"
 
 @cache
 def takes_token_advantages(compute_loss: Callable[..., Any]) -> bool:
-    """Whether a trainer's `_compute_loss` takes advantages of shape (B, T): it then asks for their shape before it makes a column."""
+    """Return whether a trainer's `_compute_loss` accepts advantages of shape (B, T): it then checks their shape first."""
     return _TAKEN in inspect.getsource(compute_loss)
 
 
 class TokenAdvantages(Tensor):
-    """Advantages [batch, time] where a column [batch, 1] is about to be made of them: the column is they themselves."""
+    """Advantages [batch, time] that stay as they are where a loss makes a column [batch, 1] of its advantages."""
 
     @classmethod
     def __torch_function__(
@@ -43,7 +43,7 @@ class TokenAdvantages(Tensor):
 
 
 def for_loss(advantages: Tensor, compute_loss: Callable[..., Any]) -> Tensor:
-    """The advantages as this loss takes them."""
+    """Return the advantages in the form that this loss accepts."""
     if advantages.dim() == 1 or takes_token_advantages(inspect.unwrap(getattr(compute_loss, "__func__", compute_loss))):
         return advantages
     return advantages.as_subclass(TokenAdvantages)

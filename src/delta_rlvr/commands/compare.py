@@ -126,6 +126,6 @@ def _beside(title: str, rows: list[list[str]], caption: str) -> Table:
     table.add_column(headings[0], overflow="fold")
     for heading in headings[1:]:
         table.add_column(heading, justify="right", no_wrap=True)
-    for line in lines:
-        table.add_row(*line)
+    for method, *values in lines:
+        table.add_row(method.replace(".py:", ".py:\n"), *values)
     return table

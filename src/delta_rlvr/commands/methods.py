@@ -94,9 +94,13 @@ def check(method: Method) -> int:
     print(f"{method.name} passes all {len(checks)} checks.")
     if not method.rule.constant:
         mean, std = spread_of_weights(method.rule)
-        print(f"Its weights on random batches: mean {mean:.4g}, standard deviation {std:.3g}.")
+        print(
+            f"Its weights on tokens with an advantage, in random batches: mean {mean:.4g}, standard deviation {std:.3g}."
+        )
         if warning := weights_in_effect(mean, std):
             print(f"warning: {warning}")
+        elif not method.rule.mean_one and abs(mean - 1) > 0.1:
+            print("note: the mean is not one, which scales the loss: divide by the mean, unless that is meant.")
     return 0
 
 

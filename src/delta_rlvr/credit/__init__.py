@@ -1,4 +1,4 @@
-"""Token credit: from hidden states, log-probs and advantages to one weight per token. Tensors only; no engine is known here."""
+"""Token credit: one weight per token from hidden states, log-probs and advantages. Nothing here depends on an engine."""
 
 from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.discriminator import Sides, predicted_change, side_summary, update_direction

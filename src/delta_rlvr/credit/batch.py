@@ -1,4 +1,4 @@
-"""A rollout batch as a rule sees it: valid tokens only, packed row by row, so that padding cannot matter."""
+"""A rollout batch as rules get it: only the valid tokens, packed row by row, so that padding cannot matter."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from delta_rlvr.credit.store import RowStore
 
 
 class _once(property):
-    """A property that is computed once. (functools.cached_property holds a lock meanwhile, in which ranks that are threads of one
-    process could wait for each other.)"""
+    """A property that is computed once. (functools.cached_property of Python 3.11 holds a lock while it computes: ranks that are
+    threads of one process could deadlock.)"""
 
     def __get__(self, batch: Any, kind: type | None = None) -> Any:
         assert self.fget is not None
@@ -31,31 +31,31 @@ class _once(property):
 
 @dataclass(frozen=True)
 class TokenBatch:
-    """This rank's share of a rollout batch. Token arrays are packed: valid tokens only, response by response.
+    """This rank's share of a rollout batch. Token arrays are packed: only the valid tokens, response by response.
 
-    What a rule did not declare in its `needs` is not there: reading it is an error that says so.
+    Arrays beside the lengths and the advantages must be declared in the rule's `needs`; reading another one is an error.
     """
 
     lengths: Int[Tensor, " batch"]
     """Valid tokens of each response."""
     row: Int[Tensor, " token"]
-    """The response that a token belongs to."""
+    """The response of each token."""
     advantages: Float[Tensor, " batch"]
-    """A_i, wide."""
+    """A_i, in the dtype `wide`."""
     keys: Int[Tensor, " batch"]
-    """A number that belongs to the response alone; seeded draws depend on it."""
+    """A number that identifies the response in seeded draws."""
     round_number: int
-    """Number of the rollout batch; seeded draws differ from one to the next."""
+    """The number of the rollout batch; seeded draws differ from batch to batch."""
     reducer: Reducer
-    """Sums, gathers and the like over all ranks."""
+    """The collectives over all ranks."""
     temperature: float = 1.0
-    """Of sampling."""
+    """The sampling temperature."""
     given: Mapping[str, Tensor] = field(default_factory=dict)
-    """What the rule needs, by name: read it through the properties below."""
+    """The arrays that the rule needs; use the properties below to read them."""
     stored: RowStore | None = None
-    """The stored rows, where the rule stores some."""
+    """The stored rows of hidden states, if the rule needs any."""
     two_sided: bool = False
-    """Whether it is known, without a wait for the device, that this rank has advantages of both signs."""
+    """This rank is known to have advantages of both signs, so that nobody has to wait for the device to find out."""
     _known: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     # ------------------------------------------------------------------ what a rule may need
@@ -67,32 +67,32 @@ class TokenBatch:
 
     @property
     def groups(self) -> Int[Tensor, " batch"]:
-        """Which prompt a response answers: any number, the same for all its responses on all ranks."""
+        """The number of each response's prompt: the same for all responses to it, on all ranks."""
         return self._needed("groups")
 
     @property
     def logps(self) -> Float[Tensor, " token"]:
-        """Old log-probs of the sampled tokens, wide."""
+        """Old log-probs of the sampled tokens, in the dtype `wide`."""
         return self._needed("logps")
 
     @property
     def entropy(self) -> Float[Tensor, " token"]:
-        """Entropy of the old policy where the token was sampled, wide."""
+        """Entropy of the old policy at each token's position, in the dtype `wide`."""
         return self._needed("entropy")
 
     @property
     def tokens(self) -> Int[Tensor, " token"]:
-        """Sampled ids."""
+        """The sampled token ids."""
         return self._needed("tokens")
 
     @property
     def decisive(self) -> Bool[Tensor, " token"]:
-        """The tokens that decided, where the task knows them."""
+        """Whether each token decided its response's reward, from a task that knows it."""
         return self._needed("decisive")
 
     @property
     def measured(self) -> Float[Tensor, " token"]:
-        """Measured credit: the value after the token less the value before it, wide."""
+        """Measured credit: the value after the token less the value before it, in the dtype `wide`."""
         return self._needed("measured")
 
     @property
@@ -111,7 +111,7 @@ class TokenBatch:
 
     @_once
     def position(self) -> Int[Tensor, " token"]:
-        """The token's number among the valid tokens of its response, from 0."""
+        """The index of each token among the valid tokens of its response."""
         starts = self.lengths.cumsum(0) - self.lengths
         return torch.arange(len(self.row), device=self.row.device) - starts[self.row]
 
@@ -126,26 +126,26 @@ class TokenBatch:
 
     @_once
     def token_count(self) -> int:
-        """N: valid tokens of the batch, over all ranks."""
+        """N: the number of valid tokens of the batch, over all ranks."""
         return sum(self.reducer.gather_counts(len(self.row)))
 
     @_once
     def group_number(self) -> Int[Tensor, " batch"]:
-        """The groups of all ranks numbered from 0: a response's number is the same on every rank."""
+        """The index of each response's group among the groups of all ranks; every rank uses the same indices."""
         return torch.searchsorted(self.reducer.gather(self.groups).unique(), self.groups)
 
     # ------------------------------------------------------------------ over all ranks
 
     def ones(self) -> Float[Tensor, " token"]:
-        """The weight one for every token."""
+        """Return the weight one for every token."""
         return torch.ones(len(self.row), dtype=wide(self.row.device), device=self.row.device)
 
     def total(self, values: Num[Tensor, "..."]) -> Float[Tensor, ""]:
-        """The sum of the values of all ranks."""
+        """Return the sum of the values over all ranks."""
         return self.reducer.sum(values.to(wide(values.device)).sum())
 
     def sums_by(self, key: Int[Tensor, " many"], values: Num[Tensor, " many"]) -> Float[Tensor, " many"]:
-        """For each entry the sum, over all ranks, of the values whose key is the same."""
+        """Return for each entry the sum of all values with the same key, over all ranks."""
         mine, place = key.unique(return_inverse=True)
         sums = torch.zeros(len(mine), dtype=wide(values.device), device=values.device)
         sums.index_add_(0, place, values.to(sums.dtype))
@@ -154,6 +154,11 @@ class TokenBatch:
         totals.index_add_(0, where, self.reducer.gather(sums))
         return totals[torch.searchsorted(everyone, mine)][place]
 
+    def response_means(self, values: Num[Tensor, " token"]) -> Float[Tensor, " batch"]:
+        """The mean of the values over the tokens of each response; 0 for a response without a token."""
+        sums = torch.zeros(len(self.lengths), dtype=wide(values.device), device=values.device)
+        return sums.index_add_(0, self.row, values.to(sums.dtype)) / self.lengths.clamp(min=1)
+
     def draws(self, seed: int) -> Float[Tensor, " token"]:
-        """A number in [0, 1) for each token that depends on the seed, the batch's number, the response and the position alone."""
+        """Return a number in [0, 1) for each token. It depends only on seed, `round_number`, the response's key and position."""
         return uniform_draws(seed, self.round_number, self.keys[self.row], self.position)

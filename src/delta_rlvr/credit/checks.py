@@ -1,4 +1,4 @@
-"""Bad input is refused here, with the argument and the first offending row named."""
+"""Checks of arguments; their errors name the argument and the first bad row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def check_declared(settings: Any) -> None:
-    """Refuse a setting of another type than its field of the dataclass declares: choices, bool, int and finite floats."""
+    """Refuse a setting that does not have the type of its dataclass field: a choice, bool, int or finite float."""
     hints = get_type_hints(type(settings))
     for one in fields(settings):
         value, hint = getattr(settings, one.name), hints[one.name]
@@ -34,7 +34,7 @@ def check_declared(settings: Any) -> None:
 
 
 def check_intervals(settings: Any) -> None:
-    """Refuse a setting outside of the interval that its field of the dataclass gives, as in "[0, 1)"."""
+    """Refuse a setting outside of the interval of its dataclass field, such as "[0, 1)"."""
     for one in fields(settings):
         if interval := one.metadata.get("interval"):
             value = getattr(settings, one.name)
@@ -48,7 +48,7 @@ def check_intervals(settings: Any) -> None:
 
 
 def require_shape(name: str, value: Tensor, shape: tuple[int, ...], meaning: str) -> None:
-    """Refuse a tensor that does not fit the others."""
+    """Refuse a tensor of another shape. `meaning` names the axes, as in "[batch, time]"."""
     require(isinstance(value, Tensor), f"{name}: a torch.Tensor is needed, not {type(value).__name__}")
     require(
         tuple(value.shape) == shape, f"{name}: shape {tuple(value.shape)} does not fit; {meaning} means {shape} here"
@@ -75,7 +75,7 @@ def require_mask(mask: Tensor) -> None:
 
 
 def extremes(values: Tensor) -> tuple[float, float]:
-    """The smallest and the largest value, NaN if one is NaN: all that a check wants to know, for one wait for the device."""
+    """Return the smallest and the largest value (NaN if one is NaN), with one wait for the device."""
     if not values.numel():
         return 0.0, 0.0
     low, high = torch.stack(values.aminmax()).tolist()
@@ -83,29 +83,31 @@ def extremes(values: Tensor) -> tuple[float, float]:
 
 
 class Findings:
-    """What checks want to know of several tensors, for one wait for the device."""
+    """The extremes of several tensors, for checks that together wait for the device once."""
 
     def __init__(self) -> None:
         self._names: list[str] = []
         self._extremes: list[Tensor] = []
 
     def ask(self, **asked: Tensor) -> None:
-        """Have the smallest and the largest of these values found out, NaN if one is NaN; values asked for under one name count as one.
-        Nothing waits for the device."""
+        """Start to compute the extremes of these values (NaN if one is NaN), without a wait for the device.
+
+        Values of the same name have common extremes.
+        """
         values = {name: one for name, one in asked.items() if one.numel()}
         if values:
             self._names += values
-            # Stacking makes one dtype of all, the widest.
+            # Stacking converts all of them to the widest dtype.
             self._extremes.append(torch.stack([end for one in values.values() for end in _both(one)]))
 
     def copy(self) -> Findings:
-        """Findings to which more can be added without changing these."""
+        """Return a copy that can be extended."""
         new = Findings()
         new._names, new._extremes = [*self._names], [*self._extremes]
         return new
 
     def settle(self) -> dict[str, tuple[float, float]]:
-        """What was asked for, by name: the one wait. A name without any value is not there."""
+        """Wait for the device and return the extremes by name. Names without values are left out."""
         ends = torch.cat(self._extremes).tolist() if self._extremes else []
         known: dict[str, list[float]] = {}
         for name, low, high in zip(self._names, ends[::2], ends[1::2], strict=True):
@@ -117,22 +119,22 @@ class Findings:
 
 
 def _both(values: Tensor) -> Sequence[Tensor]:
-    """The smallest and the largest value; a single one is both."""
+    """Return the smallest and the largest value; a scalar is both."""
     return values.aminmax() if values.dim() else (values, values)
 
 
 def finite(low: float, high: float) -> bool:
-    """Whether no value between such extremes is NaN or infinite."""
+    """Return whether values with these extremes are all finite."""
     return math.isfinite(low) and math.isfinite(high)
 
 
 def first_bad_row(bad: Tensor, row: Tensor) -> int:
-    """The response that the first marked token belongs to."""
+    """Return the response of the first token that is marked as bad."""
     return int(row[bad.nonzero()[0, 0]].item())
 
 
 def not_finite(name: str, bad: Tensor, row: Tensor) -> ValueError:
-    """What is wrong with a packed token array whose entries `bad` are not finite."""
+    """Return the error for a packed token array that is not finite at `bad`."""
     return ValueError(
         f"{name}: not finite (NaN or inf) at a valid token of row {first_bad_row(bad, row)}"
         f" ({int(bad.sum())} such tokens in all). Look for an overflow in the model's forward pass or in the rewards"

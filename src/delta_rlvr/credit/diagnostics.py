@@ -1,4 +1,4 @@
-"""What weights do to an update, in a few numbers: which side and which tokens they favour, and how much of them is sampling noise."""
+"""Metrics of what weights do to an update: which side and which tokens they favour, and how concentrated they are."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from delta_rlvr.credit.record import CreditRecord
 from delta_rlvr.credit.reduce import Reducer, wide
 
 SATURATED = 0.05
-"""An assignment (alpha) that is this close to an end of its range counts as saturated."""
+"""An assignment (alpha) within this distance of 0 or 1 counts as saturated."""
 
 
 def diagnose(
     record: CreditRecord, advantages: Float[Tensor, " batch"], logps: Float[Tensor, " token"] | None
 ) -> dict[str, float]:
-    """Numbers about the weights of a batch, over all ranks (each of which must call this). None of them changes a weight.
+    """Return metrics of the weights of a batch, over all ranks (each of which must call this).
 
-    update_share_positive  share of the update that right responses have: weight |A| (1 - p), what the optimizer sees of a token
-                           (the gradient of a token with p near 1 is next to nothing, whatever its weight)
-    update_share_plain     the same with every weight one
-    rank_{side}            rank correlation of the weight with 1 - p on that side
-    saturated              share of the assignments (alpha) at an end of their range, on tokens with an advantage
-    weight_gini            Gini coefficient of the weights of tokens with an advantage: 0 where all are equal, near 1 where few have all
-    weight_effective_share (sum w)^2 / (n sum w^2) of the same: so large a share, equally weighed, would be as concentrated
+    update_share_positive  share of the right responses in the sum of weight |A| (1 - p), about the size of a token's update
+                           (a token with p near 1 has hardly any gradient, whatever its weight)
+    update_share_plain     that share with every weight one
+    rank_{side}            rank correlation of weight and 1 - p on this side
+    saturated              share of assignments (alpha) near 0 or 1, among tokens with an advantage
+    weight_gini            Gini coefficient of the weights of tokens with an advantage: 0 if all are equal, near 1 if few have most
+    weight_effective_share (sum w)^2 / (n sum w^2) of these weights: equal weights on this share of tokens are as concentrated
     """
     reducer = record.reducer or Reducer()
     weights = reducer.gather(record.weights.to(wide(record.weights.device)))
@@ -64,7 +64,7 @@ def _concentration(weights: Float[Tensor, " many"]) -> dict[str, float]:
 
 
 def rank_correlation(first: Float[Tensor, " many"], second: Float[Tensor, " many"]) -> float:
-    """Spearman's rank correlation; ties share their mean rank."""
+    """Return Spearman's rank correlation; ties get their mean rank."""
     return torch.corrcoef(torch.stack([_ranks(first), _ranks(second)]))[0, 1].item()
 
 

@@ -13,7 +13,7 @@ from delta_rlvr.credit.reduce import wide
 
 @dataclass(frozen=True)
 class Sides:
-    """Masses and centroids of the two advantage sides; axis 0 is positive, negative."""
+    """Masses and centroids of the two advantage sides; index 0 is the positive side."""
 
     masses: Float[Tensor, " 2"]
     """M± = sum of rho |A| (Eq. 10; Eq. 3 for rho = 1)."""
@@ -26,7 +26,7 @@ def side_summary(
     advantages: Float[Tensor, " token"],
     rho: Float[Tensor, " token"] | None = None,
 ) -> Sides:
-    """Masses and centroids of token gradients (or of any proxy for them)."""
+    """Return the masses and centroids of token gradients, or of their proxies."""
     vectors = vectors.to(wide(vectors.device))
     strength = advantages.to(vectors) * (1 if rho is None else rho.to(vectors))
     by_side = torch.stack([strength.clamp(min=0), (-strength).clamp(min=0)])
@@ -35,10 +35,10 @@ def side_summary(
 
 
 def update_direction(sides: Sides) -> Float[Tensor, " width"]:
-    """d_theta up to scale: M+ mu+ - M- mu- (Eq. 2-3, 9)."""
+    """Return d_theta up to scale: M+ mu+ - M- mu- (Eq. 2-3, 9)."""
     return sides.masses[0] * sides.centroids[0] - sides.masses[1] * sides.centroids[1]
 
 
 def predicted_change(candidates: Float[Tensor, "... width"], sides: Sides) -> Float[Tensor, "..."]:
-    """d log pi of a candidate token up to scale: M+ <g, mu+> - M- <g, mu-> (Eq. 4). Positive: it becomes likelier."""
+    """Return d log pi of candidate tokens up to scale: M+ <g, mu+> - M- <g, mu-> (Eq. 4), positive for one that becomes likelier."""
     return candidates.to(sides.centroids) @ update_direction(sides)

@@ -1,7 +1,7 @@
-"""Seeded draws that belong to a token, not to its place in a tensor.
+"""Seeded draws per token that do not depend on the layout of the batch.
 
-A draw depends on the seed, the response's key and the token's number within its response alone: padding, packing, micro-batches
-and ranks do not change it. (A torch.Generator would hand its numbers out in the order in which the tensor happens to lie.)
+A draw depends only on the seed, the batch's number, the response's key and the token's index in its response: padding, packing,
+micro-batches and ranks do not change it. (The numbers of a torch.Generator depend on a token's place in the tensor.)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FULL = (1 << 64) - 1
 def uniform_draws(
     seed: int, round_number: int, keys: Int[Tensor, " token"], positions: Int[Tensor, " token"]
 ) -> Float[Tensor, " token"]:
-    """A number in [0, 1) for each token: splitmix64's output function over (seed, round, key, position)."""
+    """Return a number in [0, 1) for each token: splitmix64's output function of (seed, round, key, position)."""
     state = _mix(torch.full_like(keys, _signed(seed * 0x9E3779B97F4A7C15 + round_number)))
     state = _mix(state ^ keys)
     state = _mix(state ^ positions)
@@ -34,11 +34,11 @@ def _mix(state: Tensor) -> Tensor:
 
 
 def _shift_right(state: Tensor, bits: int) -> Tensor:
-    """A logical shift: torch shifts int64 arithmetically."""
+    """Shift logically: torch shifts int64 arithmetically."""
     return (state >> bits) & ((1 << (64 - bits)) - 1)
 
 
 def _signed(value: int) -> int:
-    """The same 64 bits as a signed integer, which is what torch has."""
+    """Return 64 bits as a signed integer: torch has no unsigned one."""
     value &= _FULL
     return value - (1 << 64) if value >> 63 else value

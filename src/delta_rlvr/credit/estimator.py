@@ -1,8 +1,8 @@
-"""DelTA's assignments for a whole rollout batch: who is compared with whom, and by what (`solver`, on a GPU `fused`).
+"""DelTA's assignments for a whole rollout batch: splits it into groups and solves them (`solver`, or `fused` on a GPU).
 
-Where this differs from the paper or settles what it leaves open:
-- Statistics run over the whole rollout batch and all ranks; `scope="group"` takes one pair of centroids per prompt. (The paper does not
-  say; the authors' code takes them per rank, so that its result changes with the number of ranks.)
+Differences from the paper, and choices where it is silent:
+- Statistics are taken over the whole rollout batch and all ranks, or per prompt with `scope="group"`. (The paper does not say which;
+  the authors' code takes them per rank, so that its result depends on the number of ranks.)
 - A batch (or group) with an empty side has no contrast: its coefficients are one.
 """
 
@@ -24,19 +24,19 @@ from delta_rlvr.credit.vectors import TokenVectors
 if TYPE_CHECKING:
     from delta_rlvr.credit.rules.delta import Delta
 
-# Centroids of at most this many bytes exist at once; group scope is solved in blocks of groups that fit.
+# The limit of the centroids' memory: group scope is solved in blocks of groups that fit.
 _CENTROID_BYTES = 2 << 30
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What the estimator knows of each token and group before coefficients are made of it."""
+    """Assignments and margins of the tokens, and the summary of each group."""
 
     alpha: Float[Tensor, " token"]
     margin: Float[Tensor, " token"]
     margin_initial: Float[Tensor, " token"]
     unweighted: Bool[Tensor, " token"] | None
-    """The token's group has an empty side; None if no group has one."""
+    """Whether the token's group has an empty side; None if no group has one."""
     discriminator: Discriminator
 
     @property
@@ -48,14 +48,16 @@ class Estimate:
 def estimate(
     batch: TokenBatch, vectors: TokenVectors, rule: Delta, counted: Bool[Tensor, " batch"] | None = None
 ) -> Estimate:
-    """alpha* for every token of the batch, group by group (batch scope: one group). `vectors`: what stands for its gradient;
-    `counted`: the responses that centroids are made of (all of them unless given)."""
+    """Return alpha* for every token of the batch, group by group (in batch scope there is one group).
+
+    `vectors` are the proxies of the tokens' gradients, `counted` the responses that enter the centroids (default: all).
+    """
     mass = batch.token_advantages.abs()  # |A_i|
     if counted is not None:
         mass = torch.where(counted[batch.row], mass, 0.0)
-    solver = FusedSolver if FusedSolver.serves(vectors, rule) else rule.solver  # the one door to the kernels
+    solver = FusedSolver if FusedSolver.serves(vectors, rule) else rule.solver
     if solver is FusedSolver and batch.reducer.alone and batch.two_sided and counted is None:
-        # Both sides are known to be there: nothing has to be summed before, and nothing waits for the device.
+        # Neither side can be empty: no masses are needed first, and nothing waits for the device.
         whole = FusedSolver(batch, vectors, rule, mass)
         whole.run()
         none = torch.zeros(1, dtype=torch.int64, device=mass.device)
@@ -104,7 +106,7 @@ def estimate(
         its = masses[first:last].flatten()
         some = solver(batch, vectors.within(inside), rule, mass, its, inside, here)
         some.run()
-        # Blocks share no token, and a block's arrays are 0 outside it.
+        # Blocks have no token in common, and a block's arrays are 0 outside of it.
         arrays = (some.alpha, some.margin, some.margin_initial)
         solved = tuple(map(torch.add, solved, arrays)) if solved else arrays
         discriminator.gamma[first:last] = some.gamma.view(-1, 2)

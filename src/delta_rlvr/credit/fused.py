@@ -1,4 +1,4 @@
-"""DelTA's passes by Triton kernels, for a whole batch on a GPU: a solve of a few milliseconds is mostly launches, and these are few."""
+"""DelTA's passes as Triton kernels for a whole batch on a GPU. In a solve of a few milliseconds launch overhead counts most."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 
 
 class FusedSolver(Solver):
-    """A batch whose rows all wait on the GPU.
+    """A solver for batches whose rows are all on the GPU.
 
-    Another rank may have spilled its rows, or have no token, and solve without kernels: the sums over ranks are the same ones in the
-    same order.
+    Its collectives are those of `Solver`, in the same order: a rank that has spilled its rows, or has no token, solves without kernels.
     """
 
     def __init__(
@@ -33,7 +32,7 @@ class FusedSolver(Solver):
         masses: Float[Tensor, " slot"] | None = None,
         *_: Any,
     ):
-        """`masses`: the sums of `mass` over all ranks; None where there is one rank, and both are known not to be 0."""
+        """`masses`: the sums of `mass` over all ranks; None with one rank, if neither can be 0."""
         assert isinstance(vectors, RowVectors)
         assert vectors.resident is not None
         self.batch, self.rule, self.parts = batch, rule, vectors.resident
@@ -44,7 +43,7 @@ class FusedSolver(Solver):
 
     @staticmethod
     def serves(vectors: TokenVectors, rule: Delta) -> bool:
-        """Whether the kernels do what the rule asks for, and find all rows on the device."""
+        """Return whether the kernels can solve for the rule, and all rows are on the device."""
         published = rule.solver is Solver and rule.scope == "batch"
         if not published or not isinstance(vectors, RowVectors) or vectors.mean is not None:
             return False

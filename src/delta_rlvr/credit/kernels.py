@@ -1,8 +1,8 @@
-"""The passes that a solve is made of, as Triton kernels: each reads every stored row once, as it is stored, or every token once.
+"""The passes of a solve as Triton kernels: each reads every stored row, or every token, once.
 
-Triton comes with torch's builds for NVIDIA GPUs; elsewhere `credit.linear` has the same products in plain torch. Products are taken
-and summed in float32 over at most `_TOKENS` rows (or the width), and the partial sums in float64; what there is one of per token is
-float64. A solve of a few milliseconds is mostly launches, so each kernel does all that can be done between two sums over the batch.
+Triton comes with torch's builds for NVIDIA GPUs; elsewhere `credit.linear` has the same products in plain torch. Products are computed
+and summed in float32 over at most `_TOKENS` rows (or the width), partial sums in float64; per-token values are float64. Launch
+overhead is most of a solve of a few milliseconds, so that each kernel does all the work between two sums over the batch.
 """
 
 # mypy: disallow-untyped-defs=False
@@ -25,29 +25,28 @@ except ImportError:  # a build of torch without it
     triton = None  # type: ignore[assignment]
 
 _TOKENS = 256
-# The tiles (and warps) of a sum over rows, of a product along them, and of a sum over parts: the fastest of a dozen shapes tried on an
-# H200.
+# The tiles (and warps) of sums over rows, of inner products and of sums over parts: the fastest of a dozen shapes on an H200.
 _SUM_ROWS, _SUM_WIDTH, _SUM_WARPS = 2, 512, 2
 _ROWS, _WIDTH = 32, 512
 _MEAN_PARTS, _MEAN_WIDTH = 128, 32
 _BLOCK = 1024
-"""Tokens (or columns, or partial sums) of one program where no row is read."""
+"""Tokens, columns or partial sums per program in kernels that read no rows."""
 
 
 @functools.cache
 def ready(device_type: str, dtype: torch.dtype) -> bool:
-    """Whether the kernels can run on a device, on rows of a dtype."""
+    """Return whether the kernels can run on a device with rows of a dtype."""
     return triton is not None and device_type == "cuda" and torch.version.hip is None and dtype in _KINDS
 
 
 if triton is not None:
-    # Triton compiles a kernel once more where an integer becomes 1 or a multiple of 16, unless it is told not to. These change from
-    # batch to batch. The width does not, and rows are read 16 bytes at a time only where it is known to be such a multiple.
+    # By default Triton compiles a kernel again where an integer is 1 or a multiple of 16. These integers change from batch to batch.
+    # The width does not, and rows are read 16 bytes at a time only if it is such a multiple.
     _varying = functools.partial(triton.jit, do_not_specialize=("count", "each", "parts"))
 
     @triton.jit
     def _part(table, part, each, width, kind: tl.constexpr, tokens: tl.constexpr):
-        """Where a part's rows lie, the number of its first token, and how many it has, if any (see `Parts`)."""
+        """The address of a part's rows, the index of its first token, and its number of rows (0 or less if empty; see `Parts`)."""
         chunk = table + 4 * (part // each)
         start = (part % each) * tokens
         rows = tl.multiple_of(tl.load(chunk).to(tl.pointer_type(kind)), 16) + start.to(tl.int64) * width
@@ -55,7 +54,7 @@ if triton is not None:
 
     @triton.jit
     def _tile(rows, place, there, columns, inside, width):
-        """Some columns of some rows in float32, 0 where there is none."""
+        """Some columns of some rows in float32, 0 outside of the array."""
         at = rows + place[:, None] * width + columns[None, :]
         return tl.load(at, there[:, None] & inside[None, :], other=0.0).to(tl.float32)
 
@@ -76,7 +75,7 @@ if triton is not None:
         """This program's columns of partial[part, side, :]."""
         columns = tl.program_id(1) * block_d + tl.arange(0, block_d)
         inside = columns < width
-        # Whole tiles are added up, and the tile's rows at the end: threads need not wait for each other meanwhile.
+        # Tiles are added first, and the rows of the sum at the end: in the loop no thread waits for another.
         positive = tl.zeros((block_n, block_d), tl.float32)
         negative = tl.zeros((block_n, block_d), tl.float32)
         for start in range(0, tokens, block_n):
@@ -167,7 +166,7 @@ if triton is not None:
             tl.store(masses + part, tl.sum(tl.where(sign > 0, weight, 0.0), 0))
             tl.store(masses + tl.num_programs(0) + part, tl.sum(tl.where(sign < 0, weight, 0.0), 0))
         weight = weight * tl.load(factor + first + place, there, other=0.0)
-        # Every program of the part stores the same weights, and reads those that it stored.
+        # Every program of the part stores the same weights and reads its own.
         tl.store(weights + first + place, tl.where(sign > 0, weight, 0.0).to(tl.float32), there)
         tl.store(weights + count + first + place, tl.where(sign < 0, weight, 0.0).to(tl.float32), there)
         tl.debug_barrier()
@@ -175,8 +174,8 @@ if triton is not None:
 
     @triton.jit
     def _last(ticket, programs):
-        """Whether this program is the last of so many. Then it sees what the others stored, and the ticket can be used again."""
-        tl.debug_barrier()  # all threads have stored before one of them counts
+        """Whether this program is the last to finish. It then sees what the others stored, and resets the ticket."""
+        tl.debug_barrier()  # all threads store before one of them counts
         last = tl.atomic_add(ticket, 1) == programs - 1
         if last:
             tl.store(ticket, 0)
@@ -184,7 +183,7 @@ if triton is not None:
 
     @triton.jit
     def _total(values, count, block: tl.constexpr):
-        """The sum of so many values."""
+        """The sum of `count` values."""
         total = tl.zeros((block,), tl.float64)
         for start in range(0, count, block):
             number = start + tl.arange(0, block)
@@ -209,7 +208,7 @@ if triton is not None:
         block_d: tl.constexpr,
         block: tl.constexpr,
     ):
-        """The centroids mu (Eq. 3 and 7), mu+ - mu-, and as a summary both masses, ||mu+ - mu-|| and ||mu+||^2 - ||mu-||^2."""
+        """The centroids mu (Eq. 3 and 7), mu+ - mu-, and a summary: both masses, ||mu+ - mu-|| and ||mu+||^2 - ||mu-||^2."""
         columns = tl.program_id(0) * block_d + tl.arange(0, block_d)
         inside = columns < width
         positive = tl.zeros((block_d,), tl.float64)
@@ -224,7 +223,7 @@ if triton is not None:
         minus = _total(masses + parts, parts, block)
         positive = positive / tl.maximum(plus, floor)
         negative = negative / tl.maximum(minus, floor)
-        if not first_pass:  # a side to which nothing was assigned keeps its centroid
+        if not first_pass:  # a side whose assignments are all 0 keeps its centroid
             positive = tl.where(plus > 0, positive, tl.load(previous + columns, inside, other=0.0))
             negative = tl.where(minus > 0, negative, tl.load(previous + width + columns, inside, other=0.0))
         apart = positive - negative
@@ -261,8 +260,8 @@ if triton is not None:
         block_d: tl.constexpr,
         block: tl.constexpr,
     ):
-        """D = +-(2 <v, mu+ - mu-> - (||mu+||^2 - ||mu-||^2)), 0 where A = 0; and by side their number, mean, squared deviation and
-        standard deviation."""
+        """D = +-(2 <v, mu+ - mu-> - (||mu+||^2 - ||mu-||^2)), 0 where A = 0; and for each side the number, mean, sum of squared
+        deviations and standard deviation of D."""
         part = tl.program_id(0)
         rows, first, held = _part(table, part, each, width, kind, tokens)
         place = (tl.program_id(1) * block_n + tl.arange(0, block_n)).to(tl.int64)
@@ -293,7 +292,7 @@ if triton is not None:
 
     @triton.jit
     def _join_moments(moments, joined, programs, floor, block: tl.constexpr):
-        """Counts, means and squared deviations of all programs joined to one (Chan's formula), and the standard deviation."""
+        """The count, mean and sum of squared deviations over all programs (Chan's formula), and the standard deviation."""
         count = tl.zeros((block,), tl.float64)
         mean = tl.zeros((block,), tl.float64)
         squares = tl.zeros((block,), tl.float64)
@@ -318,43 +317,43 @@ if triton is not None:
 
 
 def _aligned(rows: Float[Tensor, "token width"]) -> Float[Tensor, "token width"]:
-    """The rows one behind the other, from an address on that 16 bytes can be read at once from."""
+    """Return contiguous rows whose address is a multiple of 16 bytes."""
     rows = rows.contiguous()
     return rows.clone() if rows.data_ptr() % 16 else rows
 
 
 def _cdiv(count: int, by: int) -> int:
-    """How many blocks hold so many (triton.cdiv takes as long as a launch's arguments)."""
+    """Return count / by, rounded up (triton.cdiv is slow on the host)."""
     return -(-count // by)
 
 
 class Parts:
-    """Rows that lie in several tensors, cut into parts of `_TOKENS`: one launch reads them all.
+    """Rows of several tensors (chunks), cut into parts of `_TOKENS` rows, so that one launch reads all of them.
 
-    Every chunk has as many parts as the longest needs (`each`); the last ones of a shorter chunk are short or empty.
+    Every chunk has as many parts as the longest one needs (`each`); the last parts of shorter chunks are short or empty.
     """
 
     def __init__(self, chunks: Sequence[tuple[int, Float[Tensor, "token width"]]]):
-        """`chunks`: the number of the first token, and the rows from there on; at least one chunk."""
-        self.rows = [_aligned(rows) for _, rows in chunks]  # held, because the table has their addresses
+        """`chunks`: at least one, each with the index of its first token and its rows."""
+        self.rows = [_aligned(rows) for _, rows in chunks]  # kept alive: the table has their addresses
         self.width, self.dtype, self.device = self.rows[0].shape[1], self.rows[0].dtype, self.rows[0].device
         table = [(rows.data_ptr(), first, rows.shape[0], 0) for (first, _), rows in zip(chunks, self.rows, strict=True)]
         self.each = _cdiv(max(count for _, _, count, _ in table), _TOKENS)
         self.count = len(table) * self.each
-        # The ticket, by which programs count each other (see `_last`), lies behind the table: one copy brings both to the device. Four
-        # numbers a row keep it where 16 bytes begin: otherwise a kernel would be compiled for odd numbers of chunks, and for even ones.
+        # The ticket, which counts finished programs (see `_last`), comes after the table, so that one copy brings both to the device.
+        # Four numbers per row align it to 16 bytes: else Triton would compile kernels for odd and for even numbers of chunks.
         self.table = torch.tensor([*table, (0, 0, 0, 0)], dtype=torch.int64).to(self.device, non_blocking=True)
         self.ticket = self.table[-1]
 
     @property
     def sizes(self) -> tuple[Any, ...]:
-        """What every kernel that reads rows has to know of them: `each`, `width`, `kind` and `tokens`."""
+        """The arguments `each`, `width`, `kind` and `tokens` of every kernel that reads rows."""
         return self.each, self.width, _KINDS[self.dtype], _TOKENS
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """What is known of each token before a solve: |A| (0 where it is not counted), the sign of A, and the factor of its row."""
+    """The inputs of a solve for each token: |A| (0 if it is not counted), the sign of A, and the factor of its row."""
 
     mass: Float[Tensor, " token"]
     side: Int[Tensor, " token"]
@@ -364,7 +363,7 @@ class Tokens:
 def add_side_sums(
     total: Float[Tensor, "2 width"], weights: Float[Tensor, " token"], slots: Int[Tensor, " token"], parts: Parts
 ) -> None:
-    """total += the rows of the parts, weighted, in the slot of their token; slots are 0 and 1."""
+    """Add the weighted sum of each slot's rows to `total`; slots are 0 and 1."""
     if parts.count:
         tokens = Tokens(weights, (1 - 2 * slots).to(torch.int8), torch.ones_like(weights))
         total += weighted_sums(parts, tokens)[0].sum(0, dtype=torch.float64)
@@ -373,7 +372,7 @@ def add_side_sums(
 def store_side_products(
     products: Float[Tensor, " token"], parts: Parts, vectors: Float[Tensor, "2 width"], slots: Int[Tensor, " token"]
 ) -> None:
-    """products = <row, the vector of its slot> for the tokens of the parts, in float32; slots are 0 and 1."""
+    """Store <row, the vector of its slot> in `products` for the tokens of the parts, in float32; slots are 0 and 1."""
     if not parts.count:
         return
     grid = (parts.count, _cdiv(_TOKENS, _ROWS))
@@ -384,7 +383,7 @@ def store_side_products(
 
 @dataclass(frozen=True)
 class Centroids:
-    """mu+ and mu-, and what the margins need of them."""
+    """mu+ and mu-, and the numbers that margins need."""
 
     means: Float[Tensor, "2 width"]
     difference: Float[Tensor, " width"]
@@ -399,7 +398,10 @@ def weighted_sums(
     margins: Float[Tensor, " token"] | None = None,
     gamma: Float[Tensor, " 2"] | None = None,
 ) -> tuple[Float[Tensor, "part 2 width"], Float[Tensor, "2 part"]]:
-    """The rows of each part weighted with |A| alpha and summed by side, and the sums of these weights. Without margins alpha is one."""
+    """Return for each part and side the sum of the rows, weighted by |A| alpha, and the sum of these weights.
+
+    Without margins alpha is one.
+    """
     count = tokens.side.shape[0]
     weights = torch.empty(2, count, dtype=torch.float32, device=parts.device)
     partial = torch.empty(parts.count, 2, parts.width, dtype=torch.float32, device=parts.device)
@@ -431,7 +433,7 @@ def centroids(
     floor: float,
     previous: Centroids | None,
 ) -> Centroids:
-    """The sums over their masses, both given in parts; a side without mass keeps its previous centroid."""
+    """Return the centroids: sums over masses, both given per part. A side without mass keeps its previous centroid."""
     programs = _cdiv(parts.width, _MEAN_WIDTH)
     made = Centroids(
         torch.empty(2, parts.width, dtype=torch.float64, device=parts.device),
@@ -461,8 +463,8 @@ def centroids(
 def margins(
     parts: Parts, tokens: Tokens, against: Centroids, floor: float
 ) -> tuple[Float[Tensor, " token"], Float[Tensor, "4 2"]]:
-    """D of every token against the centroids; and by side the number of margins, their mean, their summed squared deviation and their
-    standard deviation, at least `floor`."""
+    """Return D of every token, and for each side the number, mean, sum of squared deviations and standard deviation (at least `floor`)
+    of D."""
     grid = (parts.count, _cdiv(_TOKENS, _ROWS))
     values = torch.empty_like(tokens.mass)
     moments = values.new_empty(6, grid[0] * grid[1])
@@ -496,8 +498,10 @@ def assign(tokens: Tokens, margins: Float[Tensor, " token"], gamma: Float[Tensor
 
 @functools.cache
 def warm_up(width: int, dtype: torch.dtype, device: torch.device, *, ranks: bool) -> None:
-    """Compile every kernel for rows of this width and dtype, so that no solve waits for it, whatever its sizes: seconds, the first time
-    on a machine. `ranks`: sums over ranks are taken between the kernels. Nothing happens where no kernel can run."""
+    """Compile every kernel for rows of this width and dtype, so that no solve has to; this takes seconds, once on a machine.
+
+    `ranks`: there are several, whose sums are added between the kernels. Where no kernel can run, this does nothing.
+    """
     if not ready(device.type, dtype):
         return
     rows = torch.ones(2, width, dtype=dtype, device=device)
@@ -514,7 +518,7 @@ def warm_up(width: int, dtype: torch.dtype, device: torch.device, *, ranks: bool
         values, moments = margins(parts, tokens, made, 1e-8)
         gamma = moments[3]
         assign(tokens, values, gamma)
-        # Rows that were spilled, and rules that are not DelTA's.
+        # These two serve spilled rows and other rules than DelTA.
         slots = torch.tensor([0, 1], device=device)
         add_side_sums(made.means, ones, slots, parts)
         store_side_products(values.float(), parts, made.means, slots)

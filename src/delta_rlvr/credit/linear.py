@@ -1,7 +1,7 @@
-"""The products the estimator is made of, each one read of the stored rows, accumulated in fp32 or better.
+"""The estimator's products with the stored rows: each reads the rows once and accumulates in fp32 or better.
 
-Rows are large and may be bf16; what they are multiplied with is small. On a GPU the small operand is split into three bf16 parts that
-sum to it to 24 bits, so that the tensor cores read the rows as they are. Elsewhere the rows are widened piece by piece.
+Rows are large and may be bf16; the other operand is small. On a GPU it is split into three bf16 parts whose sum has 24 bits, so that
+the tensor cores read the rows without a conversion. Elsewhere the rows are widened piece by piece.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from torch import Tensor
 
 from delta_rlvr.credit.reduce import wide
 
-# Rows are widened in pieces of this many bytes, so that no second copy of the batch ever exists.
+# Rows are widened in pieces of this size, so that there is never a second copy of the batch.
 _PIECE_BYTES = 16 << 20
 
 
 def split(values: Float[Tensor, "slot many"], rows: torch.dtype) -> Float[Tensor, "part many"]:
-    """The small operand, ready to meet rows of a dtype: wide, or in three bf16 parts one under the other."""
+    """Return the small operand for products with rows of a dtype: wide, or as three bf16 parts, stacked."""
     if not (values.is_cuda and rows == torch.bfloat16):
         return values.to(wide(values.device))
     parts = []
@@ -32,7 +32,7 @@ def split(values: Float[Tensor, "slot many"], rows: torch.dtype) -> Float[Tensor
 
 
 def merge(products: Float[Tensor, "part ..."], slot_count: int) -> Float[Tensor, "slot ..."]:
-    """Products with the parts, summed to products with what was split."""
+    """Return the products with an operand from those with the parts it was split into."""
     return products.unflatten(0, (-1, slot_count)).sum(0)
 
 
@@ -59,7 +59,7 @@ def store_inner_products(
 
 
 def square_norms(rows: Float[Tensor, "token width"]) -> Float[Tensor, " token"]:
-    """The squared length of each row, wide."""
+    """Return the squared length of each row, in the dtype `wide`."""
     norms = torch.empty(len(rows), dtype=wide(rows.device), device=rows.device)
     for piece in _pieces(rows):
         norms[piece] = rows[piece].to(norms.dtype).square().sum(-1)

@@ -1,4 +1,4 @@
-"""Pieces that rules share: the range map, the mean of one, selections and quantiles, each over all ranks."""
+"""Pieces that rules share: the range map, normalisation to mean one, selections and quantiles."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.checks import extremes
 from delta_rlvr.credit.reduce import wide
 
-_ROUNDING = 1e-6  # of a score that is 1 but for float32's last digits
+_ROUNDING = 1e-6  # scores may exceed 1 by the rounding of float32
 
 
 def range_weights(
     batch: TokenBatch, score: Float[Tensor, " token"], lambda_min: float, lambda_max: float
 ) -> Float[Tensor, " token"]:
-    """Scores in [0, 1] mapped into the range, lambda_min where A = 0, then mean one (Eq. 8). A flat range is exactly one.
+    """Map scores in [0, 1] into the range, with lambda_min where A = 0, and normalise to mean one (Eq. 8). A flat range gives ones.
 
-    Tokens with A = 0 have no gradient, whatever they weigh, but count for the mean of one: that of the others is above it.
+    Tokens with A = 0 have no gradient but count for the mean, so that the mean of the others is above one.
     """
     if lambda_min == lambda_max:
         return batch.ones()
     score = torch.where(batch.side != 0, score.to(wide(score.device)), 0.0)
     weights = mean_one(batch, lambda_min + (lambda_max - lambda_min) * score)
-    # After the sum over all ranks: one that stopped before it would leave the others waiting.
+    # Checked after the sum over ranks: a rank that raised before it would leave the others waiting.
     low, high = extremes(score)
     if not (low >= 0 and high <= 1 + _ROUNDING):
         raise ValueError(f"range_weights: the scores run from {low:.3g} to {high:.3g}; give scores in [0, 1]")
@@ -36,15 +36,15 @@ def range_weights(
 def mean_one(
     batch: TokenBatch, coefficients: Float[Tensor, " token"], *, positive: bool = False
 ) -> Float[Tensor, " token"]:
-    """lambda * N / Z: the mean over the batch is one (Eq. 8). `positive`: no coefficient can be 0."""
+    """Return lambda * N / Z, with a mean of one over the batch (Eq. 8). `positive`: the caller knows that no coefficient is 0."""
     total = batch.total(coefficients)
     weights = coefficients * (batch.token_count / total)
-    # Hard assignment without the range map (or lambda_min = 0) may give every token 0: then nothing tells tokens apart.
+    # Hard assignment with lambda_min = 0 (or without the range map) may give every token 0: then all weights are one.
     return weights if positive else torch.where(total > 0, weights, 1.0)
 
 
 def kept_weights(batch: TokenBatch, kept: Bool[Tensor, " token"]) -> Float[Tensor, " token"]:
-    """Plain DAPO on the kept tokens, whose denominator counts them alone: weight N / kept."""
+    """Return the weights of DAPO on the kept tokens only, whose denominator counts only them: N / kept."""
     weights = kept.to(wide(kept.device))
     return weights * (batch.token_count / batch.total(weights).clamp(min=1))
 
@@ -52,9 +52,9 @@ def kept_weights(batch: TokenBatch, kept: Bool[Tensor, " token"]) -> Float[Tenso
 def highest_share(
     batch: TokenBatch, order: Float[Tensor, " token"], share: float, *, seed: int
 ) -> Bool[Tensor, " token"]:
-    """The share of the tokens with A != 0 that stands highest in `order` over all ranks; a seeded draw breaks ties."""
+    """Return which tokens are in the highest share by `order`, among those with A != 0 of all ranks; a seeded draw breaks ties."""
     eligible = batch.side != 0
-    # Ranks hold different numbers of tokens: every rank sees all of them and takes the same decision.
+    # Ranks hold different numbers of tokens: each gathers all of them and makes the same choice.
     everyone = torch.stack([batch.reducer.gather(values[eligible]) for values in (order, batch.draws(seed))])
     keep = int(share * everyone.shape[1] + 0.5)
     by_draw = everyone[1].argsort(descending=True, stable=True)
@@ -68,12 +68,12 @@ def highest_share(
 
 
 def surprise(logps: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
-    """1 - p from log p."""
+    """Return 1 - p from log p."""
     return -torch.expm1(logps.clamp(max=0))
 
 
 def quantiles(values: Float[Tensor, " many"], shares: Sequence[float]) -> Float[Tensor, " share"]:
-    """Linearly interpolated quantiles (torch.quantile refuses more than 16 million values)."""
+    """Return linearly interpolated quantiles (torch.quantile refuses more than 16 million values)."""
     ordered = values.sort().values
     places = torch.tensor(shares, dtype=torch.float64) * (len(ordered) - 1)
     below = places.floor().long().to(ordered.device)

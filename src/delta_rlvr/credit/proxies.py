@@ -1,16 +1,16 @@
-"""What stands for a token's gradient grad log pi, by name (Appendix F): what each proxy reads, what the store keeps for it, and v.
+"""Proxies v of a token's gradient grad log pi (Appendix F): their definitions, their needs and what the store keeps for them.
 
     output_row    (1 - p) h                                 as published; h: the LM head's input, p: of the sampled token
     topk_hidden   W_y - sum over the top K of p~_j W_j      the paper's best; p~: the softmax over the K largest logits
     head          (e_y - p) (outer) h                       the exact gradient of the LM head
-    full          grad log pi itself                        given in the place of hidden states: the yardstick, for tiny models
+    full          grad log pi itself                        passed as `hidden`: the reference for the others, for tiny models
     scalar        1 - p                                     ours: one number, no hidden states
     centred_row   (1 - p) (h - mean h)                      ours
     sharpness     (log p + H) h                             ours
 
-"sharpness": let the logits be (1 + <a, h>) W h, that is, let an inverse temperature depend on the context. The gradient of log p(y)
-with respect to a, at a = 0, is (log p(y) + H) h: the head's gradient e_y - p seen along the policy's own log-probs. It names no
-vocabulary entry, so that what one prompt shows carries over to another.
+"sharpness" is the gradient of log p(y) with respect to a, at a = 0, if the logits are (1 + <a, h>) W h, that is, if the inverse
+temperature depends on the context: (log p(y) + H) h, the head's gradient e_y - p projected onto the policy's log-probs. It does not
+depend on vocabulary entries, so that it can generalise from prompt to prompt.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ READS: dict[str, tuple[str, ...]] = {
     "full": ("gradients",),
     "scalar": ("logps",),
 }
-"""What a rule with this proxy needs."""
+"""The needs of a rule with this proxy."""
 
 
 @dataclass(frozen=True)
 class TopKHiddenGradients(HiddenStates):
-    """The store keeps W_y - sum_topK p~_j W_j, formed when a row is added."""
+    """The store keeps W_y - sum_topK p~_j W_j, computed when a row is added."""
 
     top_k: int = 20
 
@@ -63,14 +63,14 @@ class TopKHiddenGradients(HiddenStates):
 
 @dataclass(frozen=True)
 class FullGradients(HiddenStates):
-    """The store keeps token gradients that the caller gives in the place of hidden states."""
+    """The store keeps token gradients, which the caller passes as `hidden`."""
 
     def __str__(self) -> str:
         return "full gradients"
 
 
 def stored(proxy: Proxy, top_k: int) -> HiddenStates | None:
-    """What the store keeps of each token; None where nothing needs to wait."""
+    """Return what the store keeps of each token, or None if it keeps nothing."""
     if proxy == "scalar":
         return None
     if proxy == "topk_hidden":
@@ -79,7 +79,7 @@ def stored(proxy: Proxy, top_k: int) -> HiddenStates | None:
 
 
 def vectors(proxy: Proxy, batch: TokenBatch) -> TokenVectors:
-    """v of every token of the batch."""
+    """Return v of every token of the batch."""
     if proxy == "scalar":
         return RowVectors(Rows.at_hand(surprise(batch.logps)[:, None]))
     rows = Rows.stored(batch)

@@ -1,4 +1,4 @@
-"""What a solve returns: the weights, and everything a log or the token view wants to know about them."""
+"""The result of a solve: the weights, and the details that logs and the token view show."""
 
 from __future__ import annotations
 
@@ -19,53 +19,53 @@ _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 @dataclass(frozen=True)
 class Discriminator:
-    """The two-sided summary of each group (of the whole batch in batch scope); axis "side" is positive, negative."""
+    """The summary of both sides of each group (of the whole batch in batch scope); on the axis "side", 0 is the positive one."""
 
     groups: Int[Tensor, " group"]
-    """Ids of the groups; [0] in batch scope."""
+    """The ids of the groups; [0] in batch scope."""
     masses: Float[Tensor, "group side"]
-    """M±: sum of |A| over the side's tokens."""
+    """M±: the sum of |A| over the side's tokens."""
     gamma: Float[Tensor, "group side"]
-    """Final temperatures gamma±(K)."""
+    """The final temperatures gamma±(K)."""
     centroid_gap: Float[Tensor, " group"]
     """||mu+(K) - mu-(K)||."""
     centroid_gap_initial: Float[Tensor, " group"]
     """||mu+(0) - mu-(0)||."""
     degenerate: Bool[Tensor, " group"]
-    """A side has no mass: the group's coefficients are one."""
+    """Whether a side has no mass: the group's coefficients are then one."""
 
 
 @dataclass(frozen=True)
 class CreditRecord:
-    """Token weights and how they came about. Token arrays are packed: valid tokens only, response by response."""
+    """Token weights and the details behind them. Token arrays are packed: only the valid tokens, response by response."""
 
     weights: Float[Tensor, " token"]
-    """float32; what a token's loss is multiplied by."""
+    """float32 factors of the tokens' losses."""
     side: Int[Tensor, " token"]
     """+1, -1 or 0: the sign of the token's advantage."""
     lengths: Int[Tensor, " batch"]
     """Valid tokens of each response."""
     token_count: int
-    """N: valid tokens over all ranks."""
+    """N: the number of valid tokens over all ranks."""
     alpha: Float[Tensor, " token"] | None = None
-    """Final assignments; 0 for tokens without a side. None for methods that have none."""
+    """The final assignments, 0 for tokens without a side; None for methods without assignments."""
     margin: Float[Tensor, " token"] | None = None
-    """Margins under the final centroids (the negated distance to the own one for "within_side"; never negative for "alignment")."""
+    """The margins from the final centroids (for "within_side" minus the distance to the token's centroid; for "alignment" >= 0)."""
     margin_initial: Float[Tensor, " token"] | None = None
-    """The same under the initial centroids."""
+    """The margins from the initial centroids."""
     discriminator: Discriminator | None = None
-    """Masses, temperatures and centroid gaps; None for methods that have none."""
+    """Masses, temperatures and centroid gaps; None for methods without them."""
     store: str = ""
-    """Where the proxies waited and how many bytes they took."""
+    """Where the proxies were stored and how many bytes they took, in words."""
     store_bytes: int = 0
-    """Bytes that the proxies took on this rank."""
+    """The bytes of the proxies on this rank."""
     reducer: Reducer | None = None
     diagnostics: Mapping[str, float] = field(default_factory=dict)
-    """What `solve` was asked to find out about the weights (see `credit.diagnostics`)."""
+    """The metrics of `solve(diagnose=True)` (see `credit.diagnostics`)."""
 
     @classmethod
     def of(cls, batch: TokenBatch, weights: Float[Tensor, " token"], **details: Any) -> CreditRecord:
-        """The record of a batch's weights. `details`: other fields; token arrays among them become float32 as the weights do."""
+        """Return the record of a batch's weights. `details` are other fields; their tensors become float32, like the weights."""
         return cls(
             weights=weights.to(torch.float32),
             side=batch.side,
@@ -80,15 +80,15 @@ class CreditRecord:
     def padded(
         self, values: Shaped[Tensor, " token"], mask: Bool[Tensor, "batch time"]
     ) -> Shaped[Tensor, "batch time"]:
-        """A packed token array laid out on the mask it came from, 0 elsewhere."""
+        """Return a packed token array in the layout of its mask, 0 outside of it."""
         if int(mask.sum()) != len(values):
-            raise ValueError(f"mask: it has {int(mask.sum())} valid tokens, the record has {len(values)}")
+            raise ValueError(f"mask: {int(mask.sum())} valid tokens do not fit the record's {len(values)}")
         laid_out = torch.zeros(mask.shape, dtype=values.dtype, device=values.device)
         laid_out[mask] = values
         return laid_out
 
     def summary(self) -> dict[str, float]:
-        """The run folder's metrics of the coefficients, over all ranks (every rank must call it)."""
+        """Return the run folder's metrics of the weights, over all ranks (each of which must call this)."""
         reducer = self.reducer or Reducer()
         weights = reducer.gather(self.weights.to(wide(self.weights.device)))
         side = reducer.gather(self.side)
@@ -99,7 +99,7 @@ class CreditRecord:
             "weight_max": weights.max(),
             "zero_advantage": (side == 0).to(weights.dtype).mean(),
         }
-        # Tokens without an advantage count for the mean of one, but nothing is learnt from them.
+        # Tokens without an advantage count for the mean of one, but have no gradient.
         learnt = weights[side != 0]
         learnt = learnt if len(learnt) else weights.new_ones(1)
         report |= {"weight_signal_mean": learnt.mean(), "weight_signal_std": learnt.std(correction=0)}
@@ -113,7 +113,7 @@ class CreditRecord:
                 report[f"weight_{name}_q{round(share * 100):02d}"] = value
         if self.discriminator is not None:
             report |= self._discriminator_summary(self.discriminator)
-        # One wait for the device, not one per number.
+        # One wait for the device for all numbers.
         numbers = dict(zip(report, torch.stack([*report.values()]).tolist(), strict=True))
         return {**numbers, **self.diagnostics}
 

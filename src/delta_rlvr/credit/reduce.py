@@ -1,4 +1,4 @@
-"""Sums over data-parallel ranks, so that no statistic depends on how the batch was split."""
+"""Collectives over data-parallel ranks, so that no statistic depends on how the batch is split."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from torch import Tensor
 
 
 def wide(device: torch.device) -> torch.dtype:
-    """The widest float of a device: statistics are kept in it."""
+    """Return the widest float of a device, which statistics use."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
 class AnotherRankRefused(ValueError):
-    """This rank has no problem of its own."""
+    """Another rank has a problem, this one has none."""
 
 
 class Reducer:
-    """The collectives the estimator needs. Without a process group, or in a group of one, each of them is the identity."""
+    """The collectives of rules and estimator. Without a process group, or in a group of one, they do nothing."""
 
     def __init__(self, process_group: dist.ProcessGroup | None = None, device: torch.device | None = None):
-        # A collective of one rank is a wait for the device all the same.
+        # A collective would wait for the device even with one rank.
         several = process_group is not None and dist.get_world_size(process_group) > 1
         self.process_group = process_group if several else None
         self.device = device or torch.device("cpu")
 
     @property
     def alone(self) -> bool:
-        """There is no other rank."""
+        """Whether there is no other rank."""
         return self.process_group is None
 
     def sum(self, values: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:
-        """Element-wise sum over the ranks, in place."""
+        """Sum element-wise over the ranks, in place."""
         if self.process_group is not None:
             dist.all_reduce(values, op=dist.ReduceOp.SUM, group=self.process_group)
         return values
 
     def maximum(self, value: int) -> int:
-        """The largest of the ranks' numbers."""
+        """Return the largest of the ranks' numbers."""
         if self.process_group is None:
             return value
         holder = torch.tensor([value], dtype=torch.int64, device=self.device)
@@ -46,7 +46,7 @@ class Reducer:
         return int(holder.item())
 
     def gather(self, values: Num[Tensor, " local"]) -> Num[Tensor, " total"]:
-        """All ranks' values, in rank order. The ranks may hold different numbers of them."""
+        """Return the values of all ranks, in rank order. Ranks may have different numbers of values."""
         if self.process_group is None:
             return values
         counts = self.gather_counts(values.numel())
@@ -57,7 +57,7 @@ class Reducer:
         return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
 
     def gather_counts(self, count: int) -> list[int]:
-        """Every rank's `count`, in rank order."""
+        """Return the `count` of every rank, in rank order."""
         if self.process_group is None:
             return [count]
         mine = torch.tensor([count], dtype=torch.int64, device=self.device)
@@ -70,6 +70,6 @@ class Reducer:
         return 0 if self.process_group is None else dist.get_rank(self.process_group)
 
     def agree(self, problem: ValueError | None) -> None:
-        """Raise on every rank if any rank has a problem: one that raised alone would leave the others waiting."""
+        """Raise on every rank if any rank has a problem: a rank that raised alone would leave the others waiting."""
         if self.maximum(int(problem is not None)):
-            raise problem or AnotherRankRefused("another rank refused its input: its own message says which and why")
+            raise problem or AnotherRankRefused("another rank refused its input: see that rank's error")

@@ -1,4 +1,4 @@
-"""What a token rule is: one frozen dataclass that turns a rollout batch into one weight per token.
+"""Token rules: frozen dataclasses that turn a rollout batch into one weight per token.
 
     @dataclass(frozen=True)
     class FirstHalf(TokenRule):
@@ -7,9 +7,9 @@
         def weigh(self, batch):
             return (batch.position < self.share * batch.lengths[batch.row]).float()
 
-The fields are the settings. `needs` declares what the rule reads beside the lengths and the advantages, and an engine gives that and
-nothing else. Weights are scaled so that J = 1/N sum_it weight_it * clipped_it is the method's objective, with N = all valid tokens:
-DAPO is the weight one, GRPO the weight N / (R |o_i|), a selection N / kept on what it keeps (Appendix E's rho).
+The fields are the settings. `needs` declares what the rule reads in addition to lengths and advantages; the batch has nothing else.
+Weights are scaled so that the method's objective is J = 1/N sum_it weight_it * clipped_it, with N = all valid tokens: DAPO's weight is
+one, GRPO's N / (R |o_i|), and that of a selection N / kept for the tokens it keeps (Appendix E's rho).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from delta_rlvr.hints import did_you_mean
 from delta_rlvr.user_code import failed_with
 
 NEEDS: dict[str, str] = {
-    "hidden": "hidden states (they wait in the store, as the rule's `stores` says)",
-    "gradients": "each token's gradient over all parameters (given in the place of hidden states)",
+    "hidden": "hidden states",
+    "gradients": "each token's gradient over all parameters (passed as `hidden`)",
     "head": "the LM head's weight",
     "groups": "which prompt each response answers",
     "logps": "old log-probs of the sampled tokens",
@@ -42,19 +42,19 @@ NEEDS: dict[str, str] = {
     "decisive": "labels of the decisive tokens",
     "measured": "measured credit per token, from continuations",
 }
-"""What a rule may ask for, beside the lengths and the advantages."""
+"""What a rule may need in addition to lengths and advantages."""
 
 OF_A_PASS = ("hidden", "head", "groups", "logps", "entropy", "tokens")
-"""The needs that a rollout batch and one forward pass over it can meet: what engines and `explain` give."""
+"""The needs that a rollout batch and one forward pass over it can meet, as in engines and `explain`."""
 
 
 class RuleError(ValueError):
-    """A rule is not one, cannot be used here, or gave weights that cannot be used; the message says which and what to do."""
+    """A rule is wrong, cannot be used here or gave wrong weights; the message says what to do."""
 
 
 @dataclass(frozen=True)
 class HiddenStates:
-    """What the store keeps of each token: the hidden state itself. Rules that store equal things share one capture."""
+    """What the store keeps of each token: here the hidden state. Rules with equal `stores` share one capture."""
 
     def rows(
         self,
@@ -70,49 +70,49 @@ class HiddenStates:
 
 
 def setting(default: float, interval: str) -> Any:
-    """A rule's setting and where it must lie: `share: float = setting(0.2, "(0, 1]")` refuses 0 and takes 1."""
+    """Declare a rule's setting with an interval: `share: float = setting(0.2, "(0, 1]")` accepts 1 and refuses 0."""
     return dataclasses.field(default=default, metadata={"interval": interval})
 
 
 @dataclass(frozen=True)
 class TokenRule:
-    """A way to weigh tokens. Subclass it as a frozen dataclass and write `weigh`; override the rest where it is not so."""
+    """A rule that weighs tokens. Subclass it as a frozen dataclass and write `weigh`; override a property if its default is wrong."""
 
     def __post_init__(self) -> None:
         check_intervals(self)
 
     @property
     def needs(self) -> Collection[str]:
-        """What `weigh` reads of the batch beside lengths and advantages: names of `NEEDS`."""
+        """The keys of `NEEDS` that `weigh` reads from the batch."""
         return ()
 
     @property
     def stores(self) -> HiddenStates | None:
-        """What the store keeps of each token; None for rules that need no hidden states."""
+        """What the store keeps of each token; None for rules without hidden states."""
         return HiddenStates() if "hidden" in self.needs else None
 
     @property
     def mean_one(self) -> bool:
-        """A promise that the weights' mean over all valid tokens is one. `delta_rlvr.testing` holds rules to it."""
+        """Whether the mean weight over all valid tokens is always one. `delta_rlvr.testing` checks it."""
         return False
 
     @property
     def sees_slices(self) -> bool:
-        """Whether the weights stay the same where a rank sees a slice of a response (sequence parallelism): true only of rules that
-        look at no position, length or row."""
+        """Whether the weights are right if a rank has a slice of a response (sequence parallelism). This is so only for rules that use
+        no position, length or row."""
         return False
 
     @property
     def constant(self) -> bool:
-        """Every weight is one, whatever the batch: an engine need not solve for anything."""
+        """Whether every weight is one for any batch, so that an engine need not solve for weights."""
         return False
 
     def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"] | CreditRecord:
-        """One weight per valid token of the batch, packed row by row, or a whole record."""
+        """Return one weight per valid token of the batch, packed row by row, or a whole record."""
         raise NotImplementedError
 
     def diagnose(self, batch: TokenBatch) -> dict[str, float]:
-        """Numbers about the weights that only the rule knows, for logs; over all ranks, each of which calls it."""
+        """Return further metrics of the weights for logs, over all ranks (each of which calls this)."""
         return {}
 
 
@@ -121,27 +121,27 @@ Rule = TypeVar("Rule", bound=type[TokenRule])
 
 @dataclass(frozen=True)
 class NamedRule:
-    """A rule with settings, under the name by which it is asked for."""
+    """A rule with settings, registered under a name."""
 
     name: str
     rule: TokenRule
     about: str
     """One line for `delta-rlvr methods` and the report."""
     paper: str
-    """Where it is from."""
+    """Its source."""
 
 
 REGISTERED: dict[str, NamedRule] = {}
-"""Every rule that was given a name, in the order in which it was."""
+"""All registered rules, in the order of their registration."""
 
 WIDER: dict[type[TokenRule], type[TokenRule]] = {}
-"""Of a rule, the one that has more settings: `delta?gamma=current` asks for a setting of DelTA's ablations."""
+"""Rules that have more settings than the key: `delta?gamma=current` is a setting of DelTA's ablations."""
 
 
 def register(name: str, *, about: str = "", paper: str = "", **settings: Any) -> Callable[[Rule], Rule]:
-    """Give a rule (with these settings) a name that every command and engine takes. A rule may have several.
+    """Register a rule with these settings under a name for all commands and engines. A rule may have several names.
 
-    `about` is the line that `delta-rlvr methods` shows (default: the first line of the class's docstring), `paper` where it is from.
+    `about` is the line that `delta-rlvr methods` shows (default: the first line of the class's docstring), `paper` the source.
     """
     if not name or any(character in name for character in "?&=,:/ "):
         raise RuleError(f"register({name!r}): a name has no space and none of ? & = , : /")
@@ -149,7 +149,7 @@ def register(name: str, *, about: str = "", paper: str = "", **settings: Any) ->
     def add(kind: Rule) -> Rule:
         check_rule_class(kind)
         known = REGISTERED.get(name)
-        # A module that is loaded again (a notebook's cell, a file named twice) may name its own rule anew; nobody else's.
+        # A module that is loaded again (as a notebook's cell is) may register its own rule again.
         if known is not None and type(known.rule).__qualname__ != kind.__qualname__:
             raise RuleError(
                 f"register({name!r}): {kind.__qualname__} cannot have this name, {type(known.rule).__qualname__} has it already"
@@ -161,13 +161,13 @@ def register(name: str, *, about: str = "", paper: str = "", **settings: Any) ->
 
 
 def first_line(kind: type) -> str:
-    """What the class says of itself; nothing where it has no docstring (a dataclass is then given its signature as one)."""
+    """Return the first line of a class's docstring, or "" if it has none (Python then gives a dataclass its signature)."""
     text = inspect.getdoc(kind) or ""
     return "" if text.startswith(f"{kind.__name__}(") else text.partition("\n")[0]
 
 
 def check_rule_class(kind: object, called: str | None = None) -> None:
-    """Refuse what is not a rule, in words."""
+    """Refuse a class that is not a token rule."""
     name = called or getattr(kind, "__qualname__", repr(kind))
     if not (isinstance(kind, type) and issubclass(kind, TokenRule)):
         raise RuleError(f"{name} is not a token rule: make it a subclass of delta_rlvr.TokenRule")
@@ -176,6 +176,8 @@ def check_rule_class(kind: object, called: str | None = None) -> None:
         raise RuleError(f"{name} is not a frozen dataclass: write @dataclass(frozen=True) above the class")
     if kind.weigh is TokenRule.weigh:
         raise RuleError(f"{name} has no `weigh(self, batch)`: write it, one weight per token")
+    if isinstance(kind.needs, str):
+        raise RuleError(f"{name}.needs is a string: write needs = ({kind.needs!r},)")
     required = [
         one.name
         for one in dataclasses.fields(kind)
@@ -186,16 +188,16 @@ def check_rule_class(kind: object, called: str | None = None) -> None:
 
 
 def check_needs(rule: TokenRule, gives: Collection[str], where: str, called: str) -> None:
-    """Refuse a rule whose needs are unknown, or that `where` (an engine or a command) cannot give."""
+    """Refuse a rule with needs that are unknown, or that `where` (an engine or a command) cannot meet."""
     for need in rule.needs:
         if need not in NEEDS:
-            raise RuleError(f"{called} needs {need!r}, which nobody knows; needs are {', '.join(NEEDS)}")
+            raise RuleError(f"{called} needs {need!r}, which is unknown; needs are {', '.join(NEEDS)}")
         if need not in gives:
             raise RuleError(f"{called} needs {NEEDS[need]}, which {where} cannot give")
 
 
 def weigh(batch: TokenBatch, rule: TokenRule) -> CreditRecord:
-    """The rule's weights of a batch, checked. Every rank of the batch's reducer must call this."""
+    """Return the rule's weights of a batch, checked. Every rank of the batch's reducer must call this."""
     answer: object = None
     problem: ValueError | None = None
     try:
@@ -204,7 +206,7 @@ def weigh(batch: TokenBatch, rule: TokenRule) -> CreditRecord:
     except AnotherRankRefused as error:
         problem = error
     except Exception as error:
-        # In a rule of somebody else's it is for them to put right, in words; in one of ours it is a bug unless it is about the input.
+        # A user rule gets a message with the line that failed; in a built-in rule it is a bug, unless the input was wrong.
         if type(rule).__module__.partition(".")[0] != __name__.partition(".")[0]:
             problem = _failure(rule, error)
         elif isinstance(error, ValueError):
@@ -223,14 +225,17 @@ def _failure(rule: TokenRule, error: Exception) -> RuleError:
     hint = ""
     if isinstance(error, AttributeError) and isinstance(error.obj, TokenBatch):
         has = [name for name in dir(error.obj) if not name.startswith("_")]
-        hint = f"{did_you_mean(str(error.name), has)}; a batch has {', '.join(has)}"
+        near = did_you_mean(str(error.name), has)
+        if error.name == "hidden":
+            near = "; hidden states come in chunks: `for place, hidden in batch.store.chunks()`"
+        hint = f"{near}; a batch has {', '.join(has)}"
     failure = RuleError(f"{kind.__name__}.weigh {failed_with(kind, error)}{hint}")
     failure.__cause__ = error
     return failure
 
 
 def _problem(answer: object, batch: TokenBatch, rule: TokenRule) -> RuleError | None:
-    """What is wrong with what a rule gave back; None if nothing is."""
+    """Return the error of a rule's result, or None if it is right."""
     name = type(rule).__name__
     weights = answer.weights if isinstance(answer, CreditRecord) else answer
     if not isinstance(weights, Tensor):
@@ -238,7 +243,7 @@ def _problem(answer: object, batch: TokenBatch, rule: TokenRule) -> RuleError | 
     if tuple(weights.shape) != (len(batch.row),):
         return RuleError(
             f"{name}.weigh gave shape {tuple(weights.shape)}: give one weight per valid token of the batch, [{len(batch.row)}] here "
-            "(batch.row says which response a token belongs to)"
+            "(batch.row is the response of each token)"
         )
     if not weights.is_floating_point():
         return RuleError(f"{name}.weigh gave {weights.dtype}: give floating-point weights, as with .float()")
@@ -249,5 +254,5 @@ def _problem(answer: object, batch: TokenBatch, rule: TokenRule) -> RuleError | 
     place = int(bad.nonzero()[0, 0])
     return RuleError(
         f"{name}.weigh gave the weight {weights[place].item():g} to token {int(batch.position[place])} of row "
-        f"{first_bad_row(bad, batch.row)} ({int(bad.sum())} such tokens in all): weights are finite and not negative"
+        f"{first_bad_row(bad, batch.row)} ({int(bad.sum())} such tokens in all): weights must be finite and not negative"
     )

@@ -1,4 +1,4 @@
-"""Tokens put into slots (the two sides of a batch, or of each of its groups), and sums by slot."""
+"""Sums over tokens by slot: the two sides of a batch, or of each of its groups."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Slots:
 
     @cached_property
     def sides(self) -> tuple[Float[Tensor, " token"], Float[Tensor, " token"]]:
-        """For two slots: 1 where the token is in the slot, 0 elsewhere. (Two tensors: a product with a row of one tensor may round
-        otherwise, because the row's address is not aligned.)"""
+        """For two slots, whether a token is in each of them (1 or 0). These are two tensors because a row of one tensor may not be
+        aligned, and a product with it may round differently."""
         second = self.of.to(wide(self.of.device))
         return 1 - second, second
 
     def sums(self, values: Float[Tensor, " token"]) -> Float[Tensor, " slot"]:
-        """The sum of the values of each slot, on this rank."""
+        """Return the sum of the values of each slot, on this rank."""
         if self.count == 2:
-            # On a GPU index_add_ would queue every token up at two addresses.
+            # On a GPU all threads of index_add_ would wait for the same two addresses.
             return torch.stack([side @ values for side in self.sides])
         return values.new_zeros(self.count).index_add_(0, self.of, values)

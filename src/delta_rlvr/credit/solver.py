@@ -1,9 +1,9 @@
-"""DelTA's centroids, margins, temperatures and assignments (Eq. 3, 5-7), of the whole batch or of some of its groups.
+"""DelTA's centroids, margins, temperatures and assignments (Eq. 3, 5-7), for the whole batch or some of its groups.
 
-Where this differs from the paper or settles what it leaves open:
-- The margin is computed in its affine form, 2 <v, mu_own - mu_opp> + ||mu_opp||^2 - ||mu_own||^2, which is the same number without the
-  cancellation of two large distances and without a [token, width] temporary.
-- A side whose assignments are all 0 keeps its centroid; the paper says nothing, and a mean of nothing would be the origin.
+Differences from the paper, and choices where it is silent:
+- The margin is computed in its affine form, 2 <v, mu_own - mu_opp> + ||mu_opp||^2 - ||mu_own||^2. This avoids the cancellation of
+  two large distances and a [token, width] temporary.
+- A side whose assignments are all 0 keeps its centroid; an empty mean would be the origin.
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ class Solver:
         self.gamma = self.temperatures(self.margin)  # gamma±(0)
         for number in range(self.rule.refinements):
             centroids = self.centroids(self.margin, centroids)  # alpha(k), Eq. 6, and mu±(k+1), Eq. 7
-            # gamma±(k+1) comes from the margins of this same pass: the temperature lags one step behind. In the first
-            # pass that is what gamma±(0) was.
+            # gamma±(k+1) comes from this pass's margins, one step behind. In the first pass that is gamma±(0).
             if number > 0:
                 self.gamma = self.temperatures(self.margin)
             self.margin = self.margins(centroids)
@@ -62,18 +61,18 @@ class Solver:
         self.gap = self.apart(centroids)
 
     def count(self) -> None:
-        """The tokens of each slot, over all ranks; at least one, because the numbers divide."""
+        """Count the tokens of each slot over all ranks: at least one, since others divide by it."""
         self.counts = self._sums(self.active.to(self.mass.dtype)).clamp(min=1)
 
     def centroids(self, margins: Float[Tensor, " token"] | None, previous: Any) -> Any:
-        """mu±: the mean of v for each slot, weighted by |A| alpha (alpha = 1 without margins), over all ranks."""
+        """Return mu±: the mean of v in each slot, weighted by |A| alpha (alpha = 1 without margins), over all ranks."""
         weights = self.mass if margins is None else self.mass * self.assign(margins)
         sums = weights.new_zeros(self.slots.count, *self.vectors.shape)
         self.vectors.sums(weights, self.slots, sums)
         sums = self.batch.reducer.sum(sums)
         mass = self.masses if margins is None else self._sums(weights)
         means = sums / _over(mass.clamp(min=MASS_FLOOR), sums)
-        # A side to which nothing was assigned keeps its centroid (hard assignment, or sigmoids that underflow).
+        # A side keeps its centroid if its assignments are all 0 (hard assignment, or sigmoids that underflow).
         return means if previous is None else torch.where(_over(mass > 0, means), means, previous)
 
     def apart(self, means: Any) -> Float[Tensor, " group"]:
@@ -83,13 +82,13 @@ class Solver:
     def margins(self, means: Any) -> Float[Tensor, " token"]:
         """D = ||v - mu_opp||^2 - ||v - mu_own||^2, affine in v."""
         difference = means - opposite(means)
-        # ||opp||^2 - ||own||^2, written without a third array of centroids, which are large for proxy="head".
+        # ||opp||^2 - ||own||^2 without a third array of centroids, which are large for proxy="head".
         offset = inner(difference, difference) - 2 * inner(means, difference)
         margins = 2 * self.vectors.project(difference, self.slots) + offset[self.slots.of]
         return torch.where(self.active, margins, 0.0)
 
     def temperatures(self, margins: Float[Tensor, " token"]) -> Float[Tensor, " slot"]:
-        """gamma: population standard deviation of the side's margins, not weighted by |A|."""
+        """Return gamma: the population standard deviation of the side's margins, not weighted by |A|."""
         return self.variance(margins).sqrt().clamp(min=GAMMA_FLOOR)
 
     def variance(self, margins: Float[Tensor, " token"]) -> Float[Tensor, " slot"]:
@@ -98,21 +97,21 @@ class Solver:
         return self._sums(deviations.square()) / self.counts
 
     def assign(self, margins: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
-        """alpha: sigmoid(D / gamma) (Eq. 6, the closed form of Eq. 5)."""
+        """Return alpha: sigmoid(D / gamma) (Eq. 6, the closed form of Eq. 5)."""
         return torch.where(self.active, torch.sigmoid(margins / self.gamma[self.slots.of]), 0.0)
 
     def _sums(self, values: Float[Tensor, " token"]) -> Float[Tensor, " slot"]:
-        """The sum of the values of each slot, over all ranks."""
+        """Return the sum of the values of each slot, over all ranks."""
         return self.batch.reducer.sum(self.slots.sums(values))
 
 
 def inner(a: Float[Tensor, "slot ..."], b: Float[Tensor, "slot ..."]) -> Float[Tensor, " slot"]:
-    """<a, b> of each slot."""
+    """Return <a, b> of each slot."""
     return torch.bmm(a.flatten(1).unsqueeze(1), b.flatten(1).unsqueeze(2)).flatten()
 
 
 def opposite(slots: Float[Tensor, "slot ..."]) -> Float[Tensor, "slot ..."]:
-    """Each slot's opponent: the other side of the same group."""
+    """Swap the two sides of each group."""
     return slots.unflatten(0, (-1, 2)).flip(1).flatten(0, 1)
 
 

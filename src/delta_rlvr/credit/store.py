@@ -1,7 +1,7 @@
-"""Where proxy rows wait between the old-log-prob pass and the solve.
+"""The store of proxy rows between the old-log-prob pass and the solve.
 
-Rows go to the device while its budget lasts, then to host memory (pinned, for a GPU), and where neither has room (and the caller can
-compute them again) nowhere at all. The reader sees chunks of rows on the device and never asks where they were.
+Rows are kept on the device while its budget lasts, then in host memory (pinned, for a GPU). If neither has room, rows that the caller
+can compute again are not kept. Readers get chunks of rows on the device, wherever they were.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-# Pinned memory comes in slabs of this size (torch's pinned allocator rounds up to a power of two anyway) and is kept from batch to
-# batch, because pinning costs far more than copying.
+# Pinned memory is allocated in slabs of this size (torch rounds up to a power of two anyway) and kept from batch to batch, because
+# pinning takes far longer than copying.
 SLAB_BYTES = 1 << 28
 
 
 @dataclass
 class _Chunk:
-    """Rows `start:stop` of the batch, on the device or in host memory, or how to compute them again."""
+    """The rows `start:stop` of the batch, on the device or in host memory, or the function that computes them again."""
 
     start: int
     stop: int
@@ -31,11 +31,10 @@ class _Chunk:
 
 
 class RowStore:
-    """Holds rows [token, width] in the order in which they were added, within byte budgets.
+    """Rows [token, width] in the order in which they were added, within byte budgets.
 
-    `device_bytes` and `host_bytes` limit what may wait in either place. None means: half of the accelerator's memory that is free at
-    the first row of a batch (no limit where the rows live on the CPU), and half of the machine's free memory, which the ranks of
-    a node share: each takes its part (nothing where the rows live there already).
+    `device_bytes` defaults to half of the GPU memory that is free at the first row of a batch (rows on the CPU have no limit), and
+    `host_bytes` to this rank's part of half of the node's free memory (rows on the CPU have no second place).
     """
 
     def __init__(self, *, device_bytes: int | None = None, host_bytes: int | None = None, ranks_on_node: int = 1):
@@ -67,7 +66,7 @@ class RowStore:
     def add(
         self, rows: Float[Tensor, "token width"], recompute: Callable[[], Float[Tensor, "token width"]] | None = None
     ) -> None:
-        """Keep `rows`. `recompute` gives the same rows again; it is called only if nothing has room for them."""
+        """Keep `rows`. `recompute` computes them again; it is used only where there is no room for them."""
         here = (rows.shape[1], rows.device, rows.dtype)
         if self.width is not None and here != (self.width, self.device, self.dtype):
             raise ValueError(
@@ -97,7 +96,7 @@ class RowStore:
 
     @property
     def held(self) -> list[tuple[int, Float[Tensor, "_ width"]]] | None:
-        """The start and the rows of each chunk, if all of them wait on the device."""
+        """The start and the rows of each chunk, if all of them are on the device; else None."""
         on_device = [
             (chunk.start, chunk.rows)
             for chunk in self._chunks
@@ -111,7 +110,7 @@ class RowStore:
         return [(chunk.start, chunk.stop) for chunk in self._chunks]
 
     def chunks(self, wanted: Sequence[bool] | None = None) -> Iterator[tuple[slice, Float[Tensor, "token width"]]]:
-        """Place and rows (on the device) of each chunk, or of each wanted one, in order; host rows are fetched one chunk ahead."""
+        """Yield the place and the rows (on the device) of each wanted chunk, in order; host rows are fetched one chunk ahead."""
         wanted = [True] * len(self._chunks) if wanted is None else wanted
         todo = [chunk for chunk, yes in zip(self._chunks, wanted, strict=True) if yes]
         ahead = [self._fetch(chunk) for chunk in todo[:1]]
@@ -121,7 +120,7 @@ class RowStore:
             yield slice(chunk.start, chunk.stop), fetch()
 
     def __str__(self) -> str:
-        """What it chose and how much it holds, in words."""
+        """Describe where the rows are and how many bytes they take."""
         recomputed = sum(chunk.stop - chunk.start for chunk in self._chunks if chunk.rows is None)
         parts = []
         if self.bytes_on_device:
@@ -130,7 +129,7 @@ class RowStore:
             pinned = "" if self._copies is None else "pinned "
             parts.append(f"{self.bytes_on_host / 1e6:,.1f} MB in {pinned}host memory")
         if recomputed:
-            parts.append(f"{recomputed:,} tokens recomputed at every pass, for want of room")
+            parts.append(f"{recomputed:,} tokens recomputed in every pass for lack of memory")
         return f"{len(self):,} tokens: " + (", ".join(parts) or "nothing held")
 
     def _free_on_device(self, device: torch.device) -> int:
@@ -138,13 +137,13 @@ class RowStore:
             return self.device_bytes
         if device.type != "cuda":
             return 1 << 62
-        # What torch has cached but does not use is as good as free. (Asked for at once: every question takes a part of a millisecond.)
+        # Memory that torch has cached but does not use is free, too. (One call for all numbers: each takes part of a millisecond.)
         memory = torch.cuda.memory_stats(device)
         unused = memory.get("reserved_bytes.all.current", 0) - memory.get("allocated_bytes.all.current", 0)
         return (torch.cuda.mem_get_info(device)[0] + unused) // 2
 
     def _free_on_host(self, device: torch.device) -> int | None:
-        """Room in host memory; None where the rows live there already and nobody asked for a second place."""
+        """Return the bytes of free host memory, or None if the rows are on the CPU already and no budget was given."""
         if self.host_bytes is not None:
             return self.host_bytes
         if device.type != "cuda":
@@ -153,7 +152,7 @@ class RowStore:
         return sum(slab.numel() for slab in self._slabs) + free_pages * page // (2 * self.ranks_on_node)
 
     def _add_to_host(self, rows: Tensor, start: int) -> None:
-        """Copy to slabs; from a GPU on a stream of its own, so that the forward pass goes on meanwhile."""
+        """Copy rows to slabs; from a GPU on a separate stream, so that the forward pass continues meanwhile."""
         if rows.is_cuda:
             if self._copies is None:
                 self._copies = torch.cuda.Stream(rows.device)
@@ -176,8 +175,7 @@ class RowStore:
 
     def _slab_with_room(self, row_bytes: int, pinned: bool) -> tuple[Tensor, int]:
         for number, slab in enumerate(self._slabs):
-            # Slabs start 16-byte aligned; rows of any dtype keep that only if `used` is a multiple of the item size, which it is
-            # because one batch holds rows of one width and dtype.
+            # Slabs are aligned to 16 bytes, and `used` is a multiple of the item size, because a batch has one width and dtype.
             if slab.numel() - self._slab_used[number] >= row_bytes:
                 self._current_slab = number
                 return slab, self._slab_used[number]
@@ -187,7 +185,7 @@ class RowStore:
         return self._slabs[-1], 0
 
     def _fetch(self, chunk: _Chunk) -> Callable[[], Tensor]:
-        """Start bringing the chunk's rows to the device; the call that is returned waits for them and gives them."""
+        """Start copying the chunk's rows to the device; return a function that waits for them and returns them."""
         rows = chunk.rows
         if rows is None:
             assert chunk.recompute is not None

@@ -1,4 +1,4 @@
-"""The way in: weights of a batch that exists as tensors, and of one that arrives in micro-batches."""
+"""The entry points of `credit`: weights of a batch that is given as tensors, or that arrives in micro-batches."""
 
 from __future__ import annotations
 
@@ -32,15 +32,14 @@ from delta_rlvr.credit.rules.delta import Delta
 from delta_rlvr.credit.store import RowStore
 
 TOKEN_ARRAYS = ("logps", "entropy", "tokens", "decisive", "measured")
-"""The needs of a rule that are one value per token, as `add` and `solve` take them."""
+"""The needs of a rule that have one value per token: arguments of `add` and `solve`."""
 
 
 class CreditStream:
-    """Collects a rollout batch as the old-log-prob pass produces it, then solves for its token weights.
+    """Collects a rollout batch during the old-log-prob pass, then solves for its token weights.
 
     `add` takes padded micro-batches (hidden [b, T, d] with a mask [b, T]) or packed ones (hidden [n, d] with the lengths of the
-    responses); the responses are numbered in the order in which they come. `solve` may be called once per batch and rule; `clear`
-    starts the next batch.
+    responses), in the order of the responses. `solve` may be called for several rules; `clear` starts the next batch.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class CreditStream:
         process_group: dist.ProcessGroup | Reducer | None = None,
         device: torch.device | str | None = None,
     ):
-        """`process_group`: statistics are summed over its ranks (or by a reducer of one's own). `head`: for rules that need it."""
+        """`process_group`: the ranks that share the batch, or your own `Reducer`. `head`: the LM head's weight, if needed."""
         require(
             isinstance(temperature, (int, float)) and 0 < temperature < float("inf"),
             f"temperature={temperature!r}: give the sampling temperature, a positive number",
@@ -71,11 +70,11 @@ class CreditStream:
 
     @property
     def needs_hidden(self) -> bool:
-        """Whether `add` has to be given hidden states."""
+        """Whether `add` needs hidden states."""
         return self.rule.stores is not None
 
     def reads(self, rule: TokenRule) -> bool:
-        """Whether another rule's weights can be solved for from what this stream stores."""
+        """Return whether this stream stores what another rule needs."""
         if "head" in rule.needs and self.head is None:
             return False
         return rule.stores is None or rule.stores == self.rule.stores
@@ -103,10 +102,9 @@ class CreditStream:
     ) -> None:
         """Add responses: padded with `mask`, or packed with `lengths`.
 
-        `arrays`: what the rule needs of each token (`TOKEN_ARRAYS`). They, and `logps`, may be left out and given to `solve` for the
-        whole batch at once, as they often are known only after the pass. `token_count`: the valid tokens of the mask, or the sum of
-        the lengths, where the caller knows it: then nothing waits for the device. `recompute` gives the same `hidden` again; it
-        is asked for only where the store has no room.
+        `arrays` are the `TOKEN_ARRAYS` that the rule needs. They, and `logps`, may instead be passed to `solve` for the whole batch,
+        since they are often known only after the pass. With `token_count`, the number of valid tokens, nothing waits for the device.
+        `recompute` computes `hidden` again; it is used only where the store has no room.
         """
         require(
             (mask is None) != (lengths is None),
@@ -129,7 +127,7 @@ class CreditStream:
             lead, pick, meaning = (token_count,), None, "[sum of lengths]"
             number = torch.arange(token_count, device=lengths.device)
             row = torch.searchsorted(lengths.cumsum(0), number, right=True)
-        # Checked here as far as nothing waits for the device, because here it still works on the pass.
+        # The device still works on the pass: only checks that do not wait for it run here, the others in `solve`.
         asked = {"token_count": lengths.sum() - row.shape[0]}
         packed: dict[str, Tensor] = {}
         for name, values in _named(logps, arrays).items():
@@ -148,10 +146,10 @@ class CreditStream:
                 assert recompute is not None
                 return self._rows(recompute(), lead, pick, packed.get("tokens"), meaning)
 
-            if rows.is_cuda:  # where nobody called `warm_up` before
+            if rows.is_cuda:  # the caller may not have called `warm_up`
                 kernels.warm_up(rows.shape[1], rows.dtype, rows.device, ranks=not self._reducer(rows.device).alone)
             self.store.add(rows, None if recompute is None else again)
-            # A row's sum is finite unless an entry is not: one read, and no mask the size of the batch.
+            # The sum of a row is not finite if an entry is not: one read, without a mask of the batch's size.
             asked["hidden"] = rows.sum(-1, dtype=torch.float32)
         self._device = self._device or lengths.device
         self._findings.ask(**asked)
@@ -174,11 +172,11 @@ class CreditStream:
         diagnose: bool = False,
         **arrays: Any,
     ) -> CreditRecord:
-        """Token weights of everything added, over all ranks of the process group (each of which must call this).
+        """Return the token weights of the batch, over all ranks of the process group (each of which must call this).
 
-        `logps` and `arrays` [token] are packed in the order of `add`. `keys` identify the responses for seeded draws (default: their
-        number in the batch), `round_number` the batch. `rule` asks for another rule's weights on the same batch; what it stores
-        must be what this stream stored. `diagnose`: find out more about the weights (`credit.diagnostics`; two more solves for DelTA).
+        `logps` and `arrays` [token] are packed in the order of `add`. For seeded draws `keys` identify the responses (default: their
+        index in the batch) and `round_number` the batch. `rule` is another rule for the same batch, with what this stream stores.
+        `diagnose` adds the metrics of `credit.diagnostics` (for DelTA they take two more solves).
         """
         rule = self.rule if rule is None else rule
         device = self._device or advantages.device
@@ -186,7 +184,7 @@ class CreditStream:
         problem: ValueError | None = None
         batch: TokenBatch | None = None
         try:
-            # No collective may stand in here: it raises on one rank alone.
+            # No collective in here: an error may occur on one rank alone.
             lengths, row = (_joined(parts, torch.int64, device) for parts in (self._lengths, self._row))
             findings = self._findings.copy()
             known = self._arrays(_named(logps, arrays), row, findings)
@@ -211,7 +209,7 @@ class CreditStream:
             )
         except ValueError as error:
             problem = error
-            try:  # a shape that does not fit may come of a wrong token_count
+            try:  # a wrong token_count may be the cause of a wrong shape
                 self._judge_count(self._findings.settle())
             except ValueError as cause:
                 problem = cause
@@ -233,7 +231,7 @@ class CreditStream:
         return group if isinstance(group, Reducer) else Reducer(group, device)
 
     def _arrays(self, given: Mapping[str, Tensor], row: Int[Tensor, " token"], findings: Findings) -> dict[str, Tensor]:
-        """The token arrays that `add` or `solve` was given."""
+        """Return the token arrays that were passed to `add` or `solve`."""
         whole = {name: torch.cat(added) for name, added in self._added.items()}
         for name in given:
             require(name not in whole, f"{name}: give it to `add` or to `solve`, not to both")
@@ -249,7 +247,7 @@ class CreditStream:
     def _judge(
         self, ends: Mapping[str, tuple[float, float]], row: Int[Tensor, " token"], values: Mapping[str, Tensor]
     ) -> None:
-        """Refuse bad input, by the smallest and the largest value of each array: token arrays and the advantages among `values`."""
+        """Refuse bad input by the extremes of each array; `values` are the token arrays and the advantages."""
         self._judge_count(ends)
         for name, (low, high) in ends.items():
             if name == "hidden" and not finite(low, high):
@@ -282,7 +280,7 @@ class CreditStream:
         groups: Tensor | None,
         known: Mapping[str, Tensor],
     ) -> dict[str, Tensor]:
-        """What the rule needs, checked: that and nothing else, so that it is right wherever the engine gives no more."""
+        """Return what the rule needs, checked. A rule gets nothing else, so that it also works in an engine with nothing else."""
         check_needs(rule, NEEDS, "nothing", type(rule).__name__)
         self._require_head(rule)
         require(
@@ -304,7 +302,7 @@ class CreditStream:
     def _rows(
         self, hidden: Tensor, lead: tuple[int, ...], pick: Tensor | None, tokens: Tensor | None, meaning: str
     ) -> Float[Tensor, "token width"]:
-        """What the store keeps of the valid tokens: a compact copy, so that the padded tensor can be freed."""
+        """Return what the store keeps of the valid tokens: a copy, so that the padded tensor can be freed."""
         require(isinstance(hidden, Tensor), f"hidden: a torch.Tensor is needed, not {type(hidden).__name__}")
         require(
             hidden.dim() == len(lead) + 1 and tuple(hidden.shape[:-1]) == lead,
@@ -329,7 +327,7 @@ class CreditStream:
         return self.rule.stores.rows(rows, tokens, self.head, self.temperature)
 
     def _name_bad_hidden(self, row: Tensor) -> None:
-        """A row's sum was not finite: find out whether an entry is not (a sum of huge entries may overflow)."""
+        """Raise an error if an entry of the stored rows is not finite. (The sum of a row may overflow without one.)"""
         bad = torch.zeros(len(row), dtype=torch.bool, device=row.device)
         for place, rows in self.store.chunks():
             bad[place] = ~rows.isfinite().all(-1)
@@ -344,7 +342,7 @@ class CreditStream:
 
 
 def streams_for(rules: Iterable[TokenRule], **options: Any) -> list[CreditStream]:
-    """As many streams (with these options) as the rules need to be solved for, each rule by the first that reads it."""
+    """Return the fewest streams (with these options) that store what the rules need; the first that `reads` a rule solves for it."""
     streams: list[CreditStream] = []
     for rule in sorted(rules, key=lambda rule: rule.stores is None):
         if not any(stream.reads(rule) for stream in streams):
@@ -353,20 +351,20 @@ def streams_for(rules: Iterable[TokenRule], **options: Any) -> list[CreditStream
 
 
 def places(mask: Bool[Tensor, "batch time"], count: int | None = None) -> Int[Tensor, " token"]:
-    """Where the valid tokens stand in the flattened mask, in order. With their `count` known, nothing waits for the device."""
+    """Return the places of the valid tokens in the flattened mask. If `count` is given, nothing waits for the device."""
     flat = mask.flatten()
     if count is None:
         return flat.nonzero()[:, 0]
-    # Each valid token writes its place at its number among the valid ones; the others write behind the end.
+    # Each valid token writes its place at its index among the valid ones; the others write past the end.
     number = torch.where(flat, flat.cumsum(0) - 1, count)
     standing = torch.zeros(count + 1, dtype=torch.int64, device=mask.device)
     return standing.scatter_(0, number.clamp(max=count), torch.arange(len(flat), device=mask.device))[:count]
 
 
 def _named(logps: Tensor | None, arrays: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
-    """The token arrays that were given."""
+    """Return the token arrays that are not None, by name."""
     for name in arrays:
-        require(name in TOKEN_ARRAYS, f"{name}: there is no such array per token; there are {', '.join(TOKEN_ARRAYS)}")
+        require(name in TOKEN_ARRAYS, f"{name}: no such array per token (there are: {', '.join(TOKEN_ARRAYS)})")
     return {name: values for name, values in {"logps": logps, **arrays}.items() if values is not None}
 
 
@@ -380,12 +378,12 @@ def _require_kind(name: str, values: Tensor) -> None:
 
 
 def _widened(values: Tensor, device: torch.device) -> Tensor:
-    """Values on the batch's device, floating-point ones wide."""
+    """Return values on the batch's device, floats in the dtype `wide`."""
     return values.detach().to(device, wide(device) if values.is_floating_point() else values.dtype)
 
 
 def _no_tokens(name: str, device: torch.device) -> Tensor:
-    """An array of a rank that has no token."""
+    """Return an empty token array, for a rank without tokens."""
     kinds = {"tokens": torch.int64, "decisive": torch.bool}
     return torch.zeros(0, dtype=kinds.get(name, wide(device)), device=device)
 
@@ -393,12 +391,12 @@ def _no_tokens(name: str, device: torch.device) -> Tensor:
 def _checked_advantages(advantages: Float[Tensor, " batch"], lengths: Int[Tensor, " batch"]) -> Float[Tensor, " batch"]:
     require_shape("advantages", advantages, (lengths.shape[0],), "[batch]")
     require_float("advantages", advantages)
-    # The advantage of a response without a valid token is ignored, whatever it holds.
+    # The advantage of a response without valid tokens is ignored, even if it is NaN.
     return _widened(advantages, lengths.device).masked_fill(lengths == 0, 0.0)
 
 
 def _checked_ids(name: str, ids: Tensor | None, count: int, device: torch.device) -> Int[Tensor, " batch"]:
-    """One whole number per response; by default its number."""
+    """Return one whole number per response; by default its index."""
     if ids is None:
         return torch.arange(count, device=device)
     require_shape(name, ids, (count,), "[batch]")
@@ -435,7 +433,7 @@ def credit_record(
     process_group: dist.ProcessGroup | None = None,
     **arrays: Any,
 ) -> CreditRecord:
-    """Like `token_coefficients`, but the whole record: weights, alpha, margins, sides, temperatures, masses, centroid gap."""
+    """Return the whole record of `token_coefficients`: weights, alpha, margins, sides, temperatures, masses, centroid gap."""
     stream = CreditStream(rule, head=head, temperature=temperature, process_group=process_group)
     stream.add(hidden, logps, mask, **arrays)
     return stream.solve(advantages, groups=groups, keys=keys, round_number=round_number)
@@ -450,17 +448,17 @@ def token_coefficients(
     rule: TokenRule = Delta(),  # noqa: B008 - frozen
     **given: Any,
 ) -> Float[Tensor, "batch time"]:
-    """The token weights of a rollout batch: float32 [batch, time], 0 outside of the mask (for DelTA: mean one over it).
+    """Return the token weights of a rollout batch: float32 [batch, time], 0 outside of the mask (with DelTA their mean is one).
 
     Args:
-        hidden: the LM head's input at the position that predicts token t (the token gradients themselves for proxy="full").
-        logps: old log-prob of the sampled token.
+        hidden: the LM head's input at the position that predicts token t (for proxy="full" the token's gradient).
+        logps: the old log-prob of the sampled token.
         advantages: one per response.
         mask: the valid response tokens.
         rule: any rule; the default is DelTA as published.
-        given: for the rules that need it: `head` (the LM head's weight), `temperature` (of sampling), `groups` (prompt ids [batch]),
-            `tokens` (sampled ids), `entropy` and the other `TOKEN_ARRAYS` [batch, time]; `keys`, `round_number` (for seeded draws);
-            `process_group` (statistics are summed over its ranks, each of which must call this).
+        given: further arguments that some rules need: `head` (the LM head's weight), `temperature` (of sampling), `groups` (prompt ids
+            [batch]), `tokens` (sampled ids), `entropy` and the other `TOKEN_ARRAYS` [batch, time]; `keys`, `round_number` (for seeded
+            draws); `process_group` (the ranks that share the batch, each of which must call this).
     """
     record = credit_record(hidden, logps, advantages, mask, rule=rule, **given)
     return record.padded(record.weights, mask)

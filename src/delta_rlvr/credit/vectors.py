@@ -1,10 +1,10 @@
-"""What stands for a token's gradient (Appendix F), as linear operators over stored rows.
+"""The proxies v of the tokens' gradients (Appendix F) as linear operators over stored rows.
 
-The estimator never sees a vector. It asks few things of the batch's tokens: sums of v weighted by slot, inner products of v with
-one vector per slot, squared lengths. Each kind of vector answers from the stored row x of a token:
+The estimator never needs a single v, only weighted sums of v by slot, inner products of v with one vector per slot, and squared
+lengths. These are computed from the stored row x of each token:
 
-    RowVectors    v = f (x - m), x a stored row, f a number (1 - p keeps its precision that way, whatever the store rounds), and m
-                  nothing or the mean row of the batch
+    RowVectors    v = f (x - m), with a number f (1 - p is not rounded to the store's dtype that way) and m nothing or the mean row
+                  of the batch
     HeadVectors   v = (e_y - p) (outer) x: |V| x d and never formed, <v, M> = (M x)_y - sum_j p_j (M x)_j
 """
 
@@ -25,16 +25,16 @@ from delta_rlvr.credit.linear import add_weighted_sums, merge, split, square_nor
 from delta_rlvr.credit.reduce import wide
 from delta_rlvr.credit.slots import Slots
 
-# Logits are formed for this many (token, vocabulary) pairs at a time.
+# The number of logits that are computed at a time.
 _LOGITS_AT_A_TIME = 1 << 24
 
 Chunks: TypeAlias = Iterator[tuple[slice, Float[Tensor, "token width"]]]
-"""A pass over rows: places in the packed order, and the rows there."""
+"""A pass over rows: their places in the packed order, and the rows."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows that are read in passes: those of a store, or some that are at hand."""
+    """Rows that are read in passes: those of a store, or those of one tensor."""
 
     read: Callable[[list[bool] | None], Chunks]
     """A pass over the wanted chunks (None: all of them)."""
@@ -43,28 +43,25 @@ class Rows:
     width: int
     dtype: torch.dtype
     device: torch.device | None
-    """Where they are read; None where there are none."""
+    """The device on which the rows are read; None if there are no rows."""
     held: list[tuple[int, Float[Tensor, "_ width"]]] | None
-    """All of them, if they are there already: the number of a chunk's first token, and its rows."""
+    """The index of the first token and the rows of each chunk, if all of them are on the device; else None."""
 
     @classmethod
     def stored(cls, batch: TokenBatch) -> Rows:
-        """The rows of the batch's store."""
+        """Return the rows of the batch's store."""
         store = batch.store
 
-        def read(wanted: list[bool] | None) -> Chunks:
-            return store.chunks(wanted)
-
-        # A rank without a token has no width of its own.
+        # A rank without tokens does not know the width.
         width = batch.reducer.maximum(store.width or 0)
-        return cls(read, store.bounds, width, store.dtype or torch.float32, store.device, store.held)
+        return cls(store.chunks, store.bounds, width, store.dtype or torch.float32, store.device, store.held)
 
     @classmethod
     def at_hand(cls, rows: Float[Tensor, "token width"]) -> Rows:
-        """Rows that are a tensor already."""
+        """Return the rows of one tensor."""
         whole = slice(0, len(rows))
         return cls(
-            lambda _: iter([(whole, rows)] if len(rows) else []),  # a rank may have no token
+            lambda _: iter([(whole, rows)] if len(rows) else []),  # a rank may have no tokens
             [(0, len(rows))],
             rows.shape[1],
             rows.dtype,
@@ -73,7 +70,7 @@ class Rows:
         )
 
     def holding(self, active: Bool[Tensor, " token"]) -> list[bool]:
-        """For each chunk, whether it holds an active token."""
+        """Return whether each chunk has an active token."""
         counts = torch.cat([active.new_zeros(1, dtype=torch.int64), active.cumsum(0)])
         bounds = torch.tensor(self.bounds, dtype=torch.int64, device=counts.device).view(-1, 2)
         return (counts[bounds[:, 1]] > counts[bounds[:, 0]]).tolist()
@@ -81,15 +78,15 @@ class Rows:
 
 @dataclass(frozen=True)
 class RowVectors:
-    """v is a row, less the mean row or not, times a number."""
+    """v is a number times a row, or times the difference of a row and the mean row."""
 
     rows: Rows
     factor: Float[Tensor, " token"] | None = None
-    """The number; None for one."""
+    """The number f; None for one."""
     wanted: list[bool] | None = None
     """The chunks to read; None for all."""
     mean: Float[Tensor, " width"] | None = None
-    """What is taken off every row."""
+    """The mean row m; None for nothing."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -97,15 +94,15 @@ class RowVectors:
         return (self.rows.width,)
 
     def centred(self, batch: TokenBatch) -> RowVectors:
-        """Less the mean row of all valid tokens, over all ranks."""
+        """Return the vectors with the mean row of all valid tokens, over all ranks, subtracted."""
         ones = batch.ones()
         total = ones.new_zeros(2, *self.shape)
         self._add(ones, Slots(torch.zeros_like(batch.row), 2), total)
         return replace(self, mean=batch.reducer.sum(total)[0] / batch.token_count)
 
     def within(self, active: Bool[Tensor, " token"]) -> RowVectors:
-        """The same, but rows are read only where an active token is among them; what is said of others means nothing."""
-        # Rows that the kernels find on the device are read faster than it is found out which of them are wanted.
+        """Return vectors that read only the chunks with active tokens; results for other tokens mean nothing."""
+        # The kernels read all rows on the device faster than they could find out which are wanted.
         if self.resident is not None:
             return self
         return replace(self, wanted=self.rows.holding(active))
@@ -115,7 +112,7 @@ class RowVectors:
         return self.rows.device is not None and kernels.ready(self.rows.device.type, self.rows.dtype)
 
     def _parts(self) -> Iterator[kernels.Parts]:
-        """All rows at once where they are on the device, and chunk by chunk as they are fetched otherwise."""
+        """Yield all rows at once if they are on the device, else chunk by chunk."""
         if self.resident is not None:
             yield self.resident
             return
@@ -124,27 +121,27 @@ class RowVectors:
 
     @cached_property
     def resident(self) -> kernels.Parts | None:
-        """All rows as the kernels read them; None where there are none, no kernels, or not all rows wait on the device."""
+        """All rows for the kernels; None without rows or kernels, or if not all rows are on the device."""
         if self.rows.held is None or not self._fused:
             return None
         chunks = [(first, x) for first, x in self.rows.held if x.shape[0]]
         return kernels.Parts(chunks) if chunks else None
 
     def sums(self, weights: Float[Tensor, " token"], slots: Slots, total: Float[Tensor, "slot width"]) -> None:
-        """total += the sum of weight * v over the tokens of each slot."""
+        """Add the sum of weight * v over the tokens of each slot to `total`."""
         weights = self._scaled(weights)
         self._add(weights, slots, total)
         if self.mean is not None:
             total -= slots.sums(weights)[:, None] * self.mean
 
     def _add(self, weights: Float[Tensor, " token"], slots: Slots, total: Float[Tensor, "slot width"]) -> None:
-        """total += the sum of weight * row over the tokens of each slot."""
+        """Add the sum of weight * row over the tokens of each slot to `total`."""
         if slots.count == 2 and self._fused:
             for read in self._parts():
                 kernels.add_side_sums(total, weights, slots.of, read)
             return
         if slots.count == 2:
-            # Two slots, the whole batch: the operand is made once, and a chunk costs one product.
+            # Two slots for the whole batch: the operand is made once, and each chunk takes one product.
             sides = torch.stack([weights * side for side in slots.sides])
             spread = split(sides, self.rows.dtype)
             parts = total.new_zeros(len(spread), total.shape[1])
@@ -162,14 +159,14 @@ class RowVectors:
             total.index_add_(0, present, merge(parts, len(present)))
 
     def project(self, vectors: Float[Tensor, "slot width"], slots: Slots) -> Float[Tensor, " token"]:
-        """<v, the vector of the token's slot>."""
+        """Return <v, the vector of its slot> of each token."""
         products = self._scaled(self._products(vectors, slots))
         if self.mean is None:
             return products
         return products - self._scaled((vectors @ self.mean)[slots.of])
 
     def _products(self, vectors: Float[Tensor, "slot width"], slots: Slots) -> Float[Tensor, " token"]:
-        """<row, the vector of the token's slot>."""
+        """Return <row, the vector of its slot> of each token."""
         slot = slots.of
         if slots.count == 2 and self._fused:
             products = torch.zeros(len(slot), dtype=torch.float32, device=slot.device)
@@ -193,7 +190,7 @@ class RowVectors:
         return products
 
     def square_norms(self, like: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
-        """||v||^2."""
+        """Return ||v||^2 of each token."""
         norms = torch.zeros_like(like)
         for place, x in self.rows.read(self.wanted):
             norms[place] = square_norms(x)
@@ -250,7 +247,7 @@ class HeadVectors:
         return norms
 
     def pieces(self) -> Iterator[tuple[slice, Tensor, Float[Tensor, "token vocab"]]]:
-        """Places, hidden states (wide) and e_y - p, a few tokens at a time."""
+        """Yield places, hidden states (in the dtype `wide`) and e_y - p, a few tokens at a time."""
         for place, x in self.rows.read(self.wanted):
             for piece in _logit_pieces(len(x), len(self.head)):
                 here = slice(place.start + piece.start, place.start + piece.stop)
@@ -270,7 +267,7 @@ def topk_hidden_rows(
     top_k: int,
     temperature: float,
 ) -> Float[Tensor, "token width"]:
-    """W_y - sum over the top-K logits of p~_j W_j, with p~ the softmax renormalised over them (Appendix F)."""
+    """Return W_y - sum over the top-K logits of p~_j W_j, with p~ the softmax over these logits (Appendix F)."""
     top_k = min(top_k, len(head))
     rows = torch.empty_like(hidden)
     for piece in _logit_pieces(len(hidden), len(head)):
@@ -283,9 +280,9 @@ def topk_hidden_rows(
 def full_token_gradients(
     logps: Float[Tensor, " token"], parameters: Sequence[Tensor], *, batch: int = 32
 ) -> Float[Tensor, "token width"]:
-    """grad_theta log pi of every token over all `parameters`, flattened: the yardstick of the proxies, for tiny models.
+    """Return grad_theta log pi of every token over all `parameters`, flattened: the reference for proxies, for tiny models.
 
-    `logps` must carry its graph. The result takes tokens x parameters x 4 bytes.
+    `logps` must have its autograd graph. The result takes tokens x parameters x 4 bytes.
     """
     if not logps.requires_grad:
         raise ValueError("logps: no gradient is attached; compute it with autograd on and without detaching")
@@ -306,7 +303,7 @@ def full_token_gradients(
 
 
 def _logits(hidden: Tensor, head: Tensor, temperature: float) -> Float[Tensor, "token vocab"]:
-    """W h / temperature, wide. On an accelerator the product itself runs in the model's precision, like the engine's log-probs."""
+    """Return W h / temperature in the dtype `wide`. On an accelerator the product runs in the model's dtype, as in the engine."""
     result = wide(hidden.device)
     work = result if hidden.device.type == "cpu" else torch.promote_types(hidden.dtype, head.dtype)
     return (hidden.to(work) @ head.to(work).T).to(result) / temperature

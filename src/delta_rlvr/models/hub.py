@@ -1,4 +1,4 @@
-"""The Hugging Face hub, asked with little patience: an unreachable one must not cost half a minute of retries."""
+"""Access to the Hugging Face hub without half a minute of retries where it cannot be reached."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @cache
 def hub_answers() -> bool:
-    """Whether the hub can be reached from here."""
+    """Return whether the hub can be reached."""
     import httpx
     from huggingface_hub import constants
 
@@ -25,7 +25,7 @@ def hub_answers() -> bool:
 
 @contextmanager
 def little_patience() -> Iterator[None]:
-    """Within this block only the cache is asked where the hub does not answer."""
+    """Use only the cache in this block if the hub does not answer."""
     from huggingface_hub import constants
 
     if hub_answers() or constants.HF_HUB_OFFLINE:
@@ -47,7 +47,7 @@ def little_patience() -> Iterator[None]:
 
 
 def reason(error: Exception) -> str:
-    """Why the hub did not give something, in one line."""
+    """Return the reason of a failed download in one line."""
     if not hub_answers():
         return "it is not in the cache, and huggingface.co does not answer"
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

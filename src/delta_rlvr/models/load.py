@@ -1,4 +1,4 @@
-"""Policies by name: the bundled one, SmolLM2 from the package registry, a GGUF file, or whatever transformers can load."""
+"""Loading policies by name: the bundled one, SmolLM2 from the package registry, a GGUF file, or what transformers can load."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 def resolve_model(name_or_path: str) -> str:
-    """What `from_pretrained` takes for a model's name: a folder for the names known here and for GGUF files, else the name itself."""
+    """Return what `from_pretrained` takes for a model: a folder for our names and for GGUF files, else the name itself."""
     if name_or_path == DEFAULT_POLICY:
         if not (_PACKAGED / "model.safetensors").is_file():
             raise FileNotFoundError(
@@ -36,14 +36,14 @@ def resolve_model(name_or_path: str) -> str:
     if name_or_path == SMOLLM2:
         return str(_convert_smollm2())
     if is_gguf(name_or_path):
-        # By its content: a file of the same name may be another one.
+        # Cached by content, since different files may have the same name.
         file, digest = Path(name_or_path), gguf_digest(name_or_path)
         return str(_converted(file, cache_folder() / f"{file.stem}-{digest[:16]}"))
     return name_or_path
 
 
 def check_model_name(name: str) -> None:
-    """Refuse a path that is not there, or a folder without a model, before anything is loaded."""
+    """Refuse a missing path, or a folder without a model, before anything is loaded."""
     path = Path(name).expanduser()
     if name in (DEFAULT_POLICY, SMOLLM2):
         return
@@ -58,7 +58,7 @@ def check_model_name(name: str) -> None:
     elif not path.exists() and _must_be_a_path(name):
         near = near_path(Path(name)) or _below_runs(path)
         raise FileNotFoundError(f"model={name!r}: there is no such folder or file{near}")
-    # Names of the hub have an owner: SOMEBODY/smollm2-135m is one, however near it is to ours.
+    # Names with an owner (SOMEBODY/smollm2-135m) are those of the hub, even if they are close to ours.
     elif not path.exists() and "/" not in name and (near := did_you_mean(name, (DEFAULT_POLICY, SMOLLM2))):
         raise FileNotFoundError(f"model={name!r}: there is no such model{near}")
 
@@ -70,7 +70,7 @@ def _below_runs(path: Path) -> str:
 
 
 def _must_be_a_path(name: str) -> bool:
-    """Whether the hub need not be asked: its names are OWNER/NAME, and an owner is no folder of runs."""
+    """Return whether a name cannot be one of the hub, OWNER/NAME. (A folder of runs is not an owner.)"""
     if is_gguf(name) or name.startswith(("/", ".", "~")) or name.count("/") > 1:
         return True
     owner, slash, _ = name.partition("/")
@@ -79,12 +79,12 @@ def _must_be_a_path(name: str) -> bool:
 
 
 def _holds_model(folder: Path) -> bool:
-    """Whether a folder has a model, or an adapter of one."""
+    """Return whether a folder has a model or an adapter."""
     return (folder / "config.json").is_file() or adapter_base(folder) is not None
 
 
 def adapter_base(folder: str | Path) -> str | None:
-    """The model that the LoRA adapter in a folder belongs to; None where there is no adapter, or a whole model beside it."""
+    """Return the base model of the LoRA adapter in a folder; None without an adapter, or with a whole model beside it."""
     description = Path(folder) / "adapter_config.json"
     if not description.is_file() or (Path(folder) / "config.json").is_file():
         return None
@@ -93,7 +93,7 @@ def adapter_base(folder: str | Path) -> str | None:
 
 
 def _trained_last(folders: list[str]) -> str | None:
-    """Of the models in the folder of a run: the one after its last step, else the newest checkpoint."""
+    """Return the model after a run's last step, else its newest checkpoint, from the names in its folder."""
 
     def age(folder: str) -> tuple[bool, int]:
         number = folder.rpartition("-")[2]
@@ -103,7 +103,7 @@ def _trained_last(folders: list[str]) -> str | None:
 
 
 def check_device(device: str) -> None:
-    """Refuse a device that torch does not have here."""
+    """Refuse a device that torch cannot use here."""
     import torch
 
     try:
@@ -114,18 +114,18 @@ def check_device(device: str) -> None:
         why = "this torch was built without CUDA" if torch.version.cuda is None else "torch sees no GPU"
         raise ValueError(f"device={device!r}: {why}; use device='cpu'")
     if kind.type == "cuda" and (kind.index or 0) >= torch.cuda.device_count():
-        raise ValueError(f"device={device!r}: there are {torch.cuda.device_count()} GPUs, from cuda:0 on")
+        raise ValueError(f"device={device!r}: the last GPU is cuda:{torch.cuda.device_count() - 1}")
     if kind.type == "mps" and not torch.backends.mps.is_available():
         raise ValueError(f"device={device!r}: torch sees no Apple GPU; use device='cpu'")
 
 
 def is_gguf(name_or_path: str) -> bool:
-    """Whether a model is one file of quantized weights."""
+    """Return whether a model is a GGUF file."""
     return name_or_path.endswith(".gguf")
 
 
 def gguf_digest(path: str) -> str:
-    """SHA-256 of a GGUF file: which weights they are, whatever the file is called."""
+    """Return the SHA-256 of a GGUF file."""
     try:
         return file_digest(Path(path))
     except OSError as error:
@@ -133,8 +133,9 @@ def gguf_digest(path: str) -> str:
 
 
 def load_policy(name_or_path: str = DEFAULT_POLICY, **options: Any) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The model (float32 unless `dtype` says otherwise) and its tokenizer; `options` go to `from_pretrained`. A LoRA adapter is
-    merged into its model."""
+    """Return the model (float32 unless `dtype` is given) and its tokenizer. A LoRA adapter is merged into its base model.
+
+    `options` are passed to `from_pretrained`."""
     try:
         from transformers import AutoModelForCausalLM, AutoTokenizer
     except ImportError as error:
@@ -149,12 +150,12 @@ def load_policy(name_or_path: str = DEFAULT_POLICY, **options: Any) -> tuple[Pre
     tokenizer = load_pretrained(AutoTokenizer, name_or_path)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
-    tokenizer.padding_side = "left"  # generation goes on from the right edge
+    tokenizer.padding_side = "left"  # generation continues at the right edge
     return model, tokenizer
 
 
 def load_pretrained(kind: Any, name_or_path: str, **options: Any) -> Any:
-    """What a class of transformers (a model, a tokenizer, a config) loads under a name. A hub that does not give it is the error."""
+    """Load a model, tokenizer or config by name with a class of transformers; the error names a hub that does not answer."""
     place = resolve_model(name_or_path)
     if Path(place).exists():
         return kind.from_pretrained(place, **options)
@@ -168,7 +169,7 @@ def load_pretrained(kind: Any, name_or_path: str, **options: Any) -> Any:
 
 
 def cache_folder() -> Path:
-    """Where converted models are kept: DELTA_RLVR_CACHE, or delta-rlvr in the user's cache folder."""
+    """Return the folder of converted models: DELTA_RLVR_CACHE, or delta-rlvr in the user's cache folder."""
     chosen = os.environ.get("DELTA_RLVR_CACHE")
     if chosen:
         return Path(chosen)
@@ -176,11 +177,11 @@ def cache_folder() -> Path:
 
 
 def _convert_smollm2() -> Path:
-    """SmolLM2-135M-Instruct as a transformers folder, converted once from the quantized file of its package."""
+    """Return SmolLM2-135M-Instruct as a transformers folder, converted once from the quantized file of its package."""
     target = cache_folder() / SMOLLM2
     if (target / "model.safetensors").is_file():
         return target
-    # The package is only looked up, never imported: its import wants llama.cpp, of which nothing is needed here.
+    # The package is never imported: its import needs llama.cpp, which is not used here.
     spec = importlib.util.find_spec(_SMOLLM2_PACKAGE)
     places = list(spec.submodule_search_locations or []) if spec is not None else []
     files = (Path(place) / _SMOLLM2_FILE for place in places)
@@ -194,8 +195,8 @@ def _convert_smollm2() -> Path:
 
 
 def _converted(quantized: Path, target: Path) -> Path:
-    """A GGUF file as a transformers folder, converted once."""
-    if (target / "model.safetensors").is_file():  # the folder appears whole or not at all
+    """Return a GGUF file as a transformers folder, converted once."""
+    if (target / "model.safetensors").is_file():  # the folder is moved into place when it is complete
         return target
     if importlib.util.find_spec("gguf") is None:
         raise ImportError(f'{quantized.name} needs the package gguf: pip install "delta-rlvr[gguf]"')
@@ -206,7 +207,7 @@ def _converted(quantized: Path, target: Path) -> Path:
         try:
             building.rename(target)
         except OSError:
-            # Another process finished first; any other reason leaves no model there and is raised.
+            # Another process may have finished first; for any other reason there is no model, and the error is raised.
             if not (target / "model.safetensors").is_file():
                 raise
     finally:
@@ -215,7 +216,7 @@ def _converted(quantized: Path, target: Path) -> Path:
 
 
 def _save_unquantized(quantized: Path, folder: Path) -> None:
-    """Load the GGUF file and save its weights and tokenizer as plain ones."""
+    """Load a GGUF file and save its weights and tokenizer in the usual format."""
     import torch
     from tokenizers import decoders
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -229,21 +230,21 @@ def _save_unquantized(quantized: Path, folder: Path) -> None:
             f"{quantized}: transformers cannot read this GGUF file ({str(error).splitlines()[0]})"
         ) from error
     settings = loaded.config.to_dict()
-    # The object remembers that it was quantized and refuses to be saved; a fresh one with its weights does not.
+    # transformers refuses to save a model that was quantized; a fresh one with its weights can be saved.
     settings.pop("quantization_config", None)
-    with torch.device("meta"):  # without weights of its own
+    with torch.device("meta"):  # without memory for weights
         plain: Any = type(loaded)(type(loaded.config)(**settings))
-    # Quantized weights lose nothing that matters in 16 bits, and take half the disk.
+    # 16 bits are enough for quantized weights, and take half of the disk space.
     weights = {name: weight.to(torch.bfloat16) for name, weight in loaded.state_dict().items()}
     plain.load_state_dict(weights, assign=True)
     plain.tie_weights()
-    # The reader of GGUF files may take the beginning of a turn for its end; the model's own settings are right.
+    # The GGUF reader may use the token that begins a turn as the one that ends it; the model's settings are right.
     if settings.get("eos_token_id") is not None:
         tokenizer.eos_token = tokenizer.convert_ids_to_tokens(settings["eos_token_id"])
     if settings.get("pad_token_id") is not None:
         tokenizer.pad_token = tokenizer.convert_ids_to_tokens(settings["pad_token_id"])
     tokenizer.clean_up_tokenization_spaces = False
-    # It also gives byte-level tokens a decoder that eats some characters.
+    # It also sets a decoder that loses some characters of byte-level tokens.
     if "ByteLevel" in json.dumps(json.loads(tokenizer.backend_tokenizer.to_str())["decoder"]):
         tokenizer.backend_tokenizer.decoder = decoders.ByteLevel()
     plain.save_pretrained(folder, max_shard_size="1TB")

@@ -1,4 +1,4 @@
-"""Which characters of a response each of its tokens adds, and the text of a token alone."""
+"""The characters that each token adds to a response, and the text of single tokens."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ _WINDOW = 16
 
 
 def token_texts(tokenizer: Any, ids: list[int]) -> list[str]:
-    """The text each token adds, so that the joined list is the decoded response.
+    """Return the text that each token adds, so that the joined list is the decoded response.
 
-    A token of a byte-level vocabulary can be a part of a character, so each text is what the decoded prefix gains by the token.
-    What an earlier token seemed to be (a replacement character) goes where a later one completes it: of the tokens that make a
-    character together the last one has it, and the others are empty. (`tokenizers.decoders.DecodeStream` keeps an unfinished
-    character back for good: of a response that was cut within one, the joined texts would not be the response.)
+    A token of a byte-level vocabulary can be part of a character, so that each text is what the token adds to the decoded prefix. If
+    several tokens make one character, the last one gets it and the others are empty. (`tokenizers.decoders.DecodeStream` never returns
+    an unfinished character, so that its texts would not be the response if that was cut within one.)
     """
 
     def decode(some: list[int]) -> str:
@@ -31,20 +30,20 @@ def token_texts(tokenizer: Any, ids: list[int]) -> list[str]:
         texts.append(whole[len(done) :])
         done = whole
         # Decode short windows: whole prefixes of a 20,000-token response would take for ever. A window starts with the last
-        # character of the one before (four bytes at most), because decoders treat the start of a text in their own way.
+        # character of the one before (four bytes at most), because decoders treat the start of a text differently.
         if end - anchor >= _WINDOW and not whole.endswith("\ufffd"):
             for start in range(end - 1, max(anchor, end - 5), -1):
                 if "\ufffd" not in (last := decode(ids[start:end])):
                     anchor, done = start, last
                     break
         elif end - anchor >= 32 * _WINDOW:
-            # Bytes that have been no character for so long will not become one.
+            # So many bytes that are not a character will not become one.
             anchor, done = end, ""
     return texts
 
 
 def vocabulary_texts(tokenizer: Any, ids: list[int]) -> list[str]:
-    """The text of each token alone. SentencePiece writes a leading space as U+2581, and drops it where a text begins."""
+    """Return the text of each token by itself, with the leading space that SentencePiece drops (U+2581) at the start of a text."""
     texts = [token_texts(tokenizer, [number])[0] for number in ids]
     return [
         f" {text}" if str(piece).startswith("\u2581") and not text.startswith(" ") else text

@@ -1,4 +1,4 @@
-"""Objectives: surrogates, their averages, and the named methods. Tensors only; no engine is known here."""
+"""Objectives: surrogates, their averages, and the named methods. Nothing here depends on an engine."""
 
 from delta_rlvr.objectives.advantages import group_advantages, group_numbers, mixed_share, rewarded_alike
 from delta_rlvr.objectives.aggregate import Aggregation, policy_loss, sequence_mean, token_mean

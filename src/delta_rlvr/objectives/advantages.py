@@ -1,4 +1,4 @@
-"""Advantages relative to the group, as GRPO and DAPO take them, and which groups have any."""
+"""Group-relative advantages, as in GRPO and DAPO, and the groups that have none."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 FLOOR = 1e-4
-"""eps_A, TRL's."""
+"""eps_A, as in TRL."""
 _ROUNDINGS = 8
-"""Rewards that differ by no more than so many roundings are equal: a weighted sum of a few rewards takes about one per part."""
+"""Rewards are equal if they differ by at most this many roundings: a weighted sum of rewards takes about one per part."""
 
 
 def rewarded_alike(rewards: Float[Tensor, " batch"], groups: Int[Tensor, " batch"]) -> Bool[Tensor, " batch"]:
-    """For each response, whether all rewards of its group are equal: such a group teaches nothing and has no side.
+    """Return for each response whether all rewards of its group are equal, so that the group has no signal.
 
-    Decided by the rewards and not by the advantages: in float32 the mean of eight times 0.3 is not 0.3, and an engine divides what is
-    left by a standard deviation as small as itself. `groups` has numbers below the number of responses. A NaN (nobody could score the
-    response) is left out of its group. A response that is alone in its group is not rewarded alike: nothing is compared there.
+    The advantages cannot decide this: in float32 the mean of eight times 0.3 is not 0.3, and an engine divides the tiny difference by
+    an equally tiny standard deviation. `groups` has numbers below the number of responses. A NaN (a response without a score) is left
+    out of its group. A response that is alone in its group does not count as rewarded alike.
     """
     none = rewards.new_full(rewards.shape, torch.inf)
     scored = ~rewards.isnan()
@@ -29,8 +29,8 @@ def rewarded_alike(rewards: Float[Tensor, " batch"], groups: Int[Tensor, " batch
 
 
 def group_advantages(rewards: Float[Tensor, " batch"], group: int) -> Float[Tensor, " batch"]:
-    """A_i = (R_i - mean) / (std + eps_A) within each group, which stands together; the standard deviation as TRL takes it (ddof 1).
-    Exactly 0 where a group's rewards are equal."""
+    """Return A_i = (R_i - mean) / (std + eps_A) in consecutive groups, with TRL's standard deviation (ddof 1); exactly 0 if a group's
+    rewards are equal."""
     grouped = rewards.view(-1, group)
     centred = grouped - grouped.mean(1, keepdim=True)
     advantages = (centred / (grouped.std(1, keepdim=True) + FLOOR)).flatten()
@@ -38,10 +38,10 @@ def group_advantages(rewards: Float[Tensor, " batch"], group: int) -> Float[Tens
 
 
 def mixed_share(rewards: Float[Tensor, " batch"], group: int) -> Float[Tensor, ""]:
-    """The share of groups whose rewards differ: the others have no advantage."""
+    """Return the share of groups whose rewards differ; the others have no signal."""
     return (~rewarded_alike(rewards, group_numbers(rewards, group))).float().mean()
 
 
 def group_numbers(rewards: Float[Tensor, " batch"], group: int) -> Int[Tensor, " batch"]:
-    """The number of each response's group, where groups of one size stand together."""
+    """Return the index of each response's group, for consecutive groups of one size."""
     return torch.arange(len(rewards), device=rewards.device) // group

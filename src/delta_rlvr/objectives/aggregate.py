@@ -1,4 +1,4 @@
-"""How token losses become one number."""
+"""Averages of token losses."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def policy_loss(
     *,
     denominator: float | Tensor | None = None,
 ) -> Float[Tensor, ""]:
-    """The objective of a (mini-)batch: surrogate, weight, average.
+    """Return the loss of a (mini-)batch: the average of surrogate times weight.
 
-    With lambda-bar as weights and the token mean this is Eq. 8. `denominator` replaces the mini-batch's own count of tokens (or
-    responses): pass the rollout batch's, divided by its number of mini-batches, so that accumulation does not depend on their sizes.
+    With lambda-bar as weights and the token mean this is Eq. 8. `denominator` replaces the mini-batch's number of tokens (or
+    responses): pass the rollout batch's number, divided by that of mini-batches, so that accumulation does not depend on their sizes.
     """
     losses = surrogate(inputs)
     if inputs.weights is not None:
@@ -35,7 +35,7 @@ def policy_loss(
 def token_mean(
     losses: Float[Tensor, "batch time"], mask: Bool[Tensor, "batch time"], denominator: float | Tensor | None = None
 ) -> Float[Tensor, ""]:
-    """1/N sum over the valid tokens (DAPO)."""
+    """Return the mean over all valid tokens (DAPO)."""
     total = torch.where(mask, losses, 0.0).sum()
     return total / (mask.sum().clamp(min=1) if denominator is None else denominator)
 
@@ -43,7 +43,7 @@ def token_mean(
 def sequence_mean(
     losses: Float[Tensor, "batch time"], mask: Bool[Tensor, "batch time"], denominator: float | Tensor | None = None
 ) -> Float[Tensor, ""]:
-    """Mean over responses of their token means (GRPO, SAPO): the token mean with every token weighted by 1 / |o_i|."""
+    """Return the mean over responses of their token means (GRPO, SAPO)."""
     lengths = mask.sum(-1)
     means = torch.where(mask, losses, 0.0).sum(-1) / lengths.clamp(min=1)
     return means.sum() / ((lengths > 0).sum().clamp(min=1) if denominator is None else denominator)

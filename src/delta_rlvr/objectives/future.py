@@ -1,5 +1,5 @@
-"""FIPO's token weight: a discounted sum of the future log-ratio shifts. It depends on the current policy, so it is recomputed at every
-forward; at the old policy it is one everywhere, and with one update per batch FIPO is DAPO."""
+"""FIPO's token weight: a discounted sum of future log-ratio shifts. It depends on the current policy and is computed at every forward
+pass. At the old policy it is one, so that with one update per batch FIPO is DAPO."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def future_weights(
     dual: float,
     drop_overshot: bool,
 ) -> Float[Tensor, "batch time"]:
-    """w_it = clip(exp(F_t), low, high), and at most 1 where A < 0 and the ratio passed the dual clip. 0 outside the mask.
+    """Return w_it = clip(exp(F_t), low, high), at most 1 where A < 0 and the ratio is above the dual clip, 0 outside of the mask.
 
-    `decay` is the discount per token (g). A log-ratio shift above the `dual` clip's is not counted. `drop_overshot`: a response with
-    more than one such token and A < 0 gets 0 throughout.
+    `decay` is the discount per token (g). Log-ratio shifts above log(`dual`) are not counted. With `drop_overshot` a response with more
+    than one such token and A < 0 gets weight 0.
     """
-    # Narrow floats would lose the sum; masked positions may hold anything.
+    # Half precision would round the sum; masked positions may hold any value.
     shift = torch.where(mask, log_ratio, 0.0).to(torch.promote_types(log_ratio.dtype, torch.float32)).clamp(-20, 20)
     overshot = shift > math.log(dual)
     influence = discounted_future_sum(torch.where(overshot, 0.0, shift), decay).exp().clamp(low, high)
@@ -41,10 +41,10 @@ def future_weights(
 
 
 def discounted_future_sum(values: Float[Tensor, "batch time"], decay: float) -> Float[Tensor, "batch time"]:
-    """F_t = sum_{j >= t} decay^(j - t) values_j, in time linear in T.
+    """Return F_t = sum_{j >= t} decay^(j - t) values_j in time linear in T.
 
-    A product with a small triangular matrix within blocks, and one number carried from block to block: no T x T matrix, no
-    T-step Python loop, and no power of the decay above one.
+    Blocks are multiplied with a small triangular matrix, and one number is carried from block to block. This needs no T x T matrix, no
+    Python loop over T and no negative power of the decay.
     """
     batch, time = values.shape
     blocks = -(-time // _BLOCK)

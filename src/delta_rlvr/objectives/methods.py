@@ -1,6 +1,6 @@
-"""Every method by name: a token rule, a surrogate and an average, and nothing else.
+"""Methods by name: each is a token rule, a surrogate and an average.
 
-A method is written in one way everywhere: `name?setting=value&setting=value`. The name is a registered one, or says where a rule is:
+The spec of a method is `name?setting=value&setting=value`. The name is a registered one or the place of a rule:
 `my_rules.py:FirstHalf`, `my_package.rules:FirstHalf`.
 """
 
@@ -26,28 +26,28 @@ from delta_rlvr.user_code import PLUGINS, PlaceError, module_at
 
 @dataclass(frozen=True)
 class Method:
-    """What tells one training method from another, everything else being equal."""
+    """The parts in which one training method differs from another."""
 
     name: str
-    """As it was asked for, settings included."""
+    """The spec, settings included."""
     about: str = ""
     """One line for `delta-rlvr methods` and the report."""
     paper: str = ""
-    """Where it is from."""
+    """Its source."""
     rule: TokenRule = field(default_factory=Uniform)
-    """Token weights, fixed once per rollout batch."""
+    """The token weights, fixed for a rollout batch."""
     surrogate: Surrogate = field(default_factory=Clip)
     """The token loss."""
     aggregation: Aggregation = "token_mean"
-    """How token losses are averaged."""
+    """The average of token losses."""
 
     @property
     def rho(self) -> TokenRule:
-        """Appendix E's token weight at theta_old, a mean over responses included. (Clips and gates do not differ there.)"""
+        """Appendix E's token weight at theta_old, which includes a mean over responses. (Clips and gates have no effect there.)"""
         return ResponseMean(self.rule) if self.aggregation == "sequence_mean" else self.rule
 
     def with_settings(self, settings: Mapping[str, str]) -> Method:
-        """The same with other settings of its rule, or of a surrogate that weighs tokens itself."""
+        """Return the method with other settings of its rule or surrogate."""
         own = {key: text for key, text in settings.items() if key in self.surrogate.settings}
         rest = {key: text for key, text in settings.items() if key not in own}
         surrogate, rule = self.surrogate, self.rule
@@ -56,7 +56,7 @@ class Method:
                 surrogate = replace(surrogate, **typed_settings(type(surrogate), own, self.name))
             if rest:
                 where = f"method {self.name!r}"
-                if not fields(rule) and surrogate.settings:  # what can be set is the surrogate's
+                if not fields(rule) and surrogate.settings:  # only the surrogate has settings
                     raise ValueError(
                         f"{where} has no setting {next(iter(rest))!r} (it has: {', '.join(surrogate.settings)})"
                     )
@@ -72,20 +72,20 @@ class Method:
 _BASELINES = (
     Method("grpo", "mean over responses, symmetric clip", "App. J", Uniform(), Clip(0.2, 0.2), "sequence_mean"),
     Method("dapo", "mean over tokens, clip-higher", "App. J, Table 1"),
-    Method("sapo", "soft gate in the place of the clip", "App. J, Table 1", Uniform(), SoftGate(), "sequence_mean"),
+    Method("sapo", "soft gate instead of the clip", "App. J, Table 1", Uniform(), SoftGate(), "sequence_mean"),
     Method("fipo", "advantages scaled by the future shift", "App. J, Table 1", Uniform(), FutureClip()),
 )
 
 
 def all_methods() -> dict[str, Method]:
-    """Every method that has a name: the baselines, and DAPO with each registered rule's weights."""
+    """Return all named methods: the baselines, and DAPO with the weights of each registered rule."""
     _load_plugins()
     named = {method.name: method for method in _BASELINES}
     return named | {name: Method(name, known.about, known.paper, known.rule) for name, known in REGISTERED.items()}
 
 
 def get_method(spec: str | TokenRule | Method) -> Method:
-    """The method that a spelling stands for, or DAPO with the weights of a rule object."""
+    """Return the method of a spec, or DAPO with the weights of a rule object."""
     if isinstance(spec, Method):
         return spec
     if isinstance(spec, TokenRule):
@@ -99,7 +99,7 @@ def get_method(spec: str | TokenRule | Method) -> Method:
 
 
 def spelled(rule: TokenRule) -> str:
-    """How a rule object is written: its registered name or its place, and the settings that differ."""
+    """Return the spec of a rule object: its registered name or its place, and the settings that differ from it."""
     for name, known in REGISTERED.items():
         if known.rule == rule:
             return name
@@ -121,13 +121,13 @@ def _from_name(name: str) -> Method:
         return methods[name]
     hint = did_you_mean(name, methods)
     if name.endswith(".py"):
-        hint = f"; name the rule in the file too, as in {name}:{(_rules_in(_module(name)) or ['MyRule'])[0]}"
+        hint = f"; name the rule in the file, too: {name}:{(_rules_in(_module(name)) or ['MyRule'])[0]}"
     failed = "".join(f"; the plug-in {plugin} did not load ({why})" for plugin, why in _load_plugins().items())
     raise RuleError(f"unknown method {name!r}{hint} (there are: {', '.join(methods)}){failed}")
 
 
 def _from_place(place: str) -> Method:
-    """A rule named by where it is: a file or a module, and the class in it."""
+    """Return the method of a rule's place: a file or a module, and the class in it."""
     where, _, name = place.rpartition(":")
     module = _module(where)
     kind = getattr(module, name, None)
@@ -158,7 +158,7 @@ def _rules_in(module: ModuleType) -> list[str]:
 
 @cache
 def _load_plugins() -> dict[str, str]:
-    """Load what other packages bring; for each that did not load, why."""
+    """Load the rules of other packages; return those that failed to load, with the reason."""
     failed = {}
     for plugin in entry_points(group=PLUGINS):
         try:

@@ -1,7 +1,7 @@
-"""Token losses: what one token contributes, before anything is averaged. Each is a pure function of `LossInputs`.
+"""Token losses before averaging. Each is a pure function of `LossInputs`.
 
-Losses are minimised, so each is the negated surrogate. GRPO and DAPO share one: `Clip`; GRPO's is symmetric, DAPO's clips higher on
-the upper side. What else tells them apart is how tokens are averaged (`aggregate`).
+Losses are minimised, so that each is a negated surrogate. GRPO and DAPO share `Clip`: GRPO's is symmetric, DAPO's upper bound is
+higher. They also differ in the average (`aggregate`).
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from delta_rlvr.credit.checks import check_intervals
 from delta_rlvr.credit.rule import setting
 from delta_rlvr.objectives.future import future_weights
 
-# exp() of a larger log-ratio is of no use in a loss and overflows in half precision.
+# exp() of a larger log-ratio is useless in a loss.
 _LARGEST_LOG_RATIO = 20.0
 
 
 @dataclass(frozen=True)
 class LossInputs:
-    """Everything a token loss may look at. Gradients flow through `logps` alone."""
+    """The inputs of a token loss. Gradients flow only through `logps`."""
 
     logps: Float[Tensor, "batch time"]
     """log pi_theta of the sampled tokens."""
     old_logps: Float[Tensor, "batch time"]
-    """log pi_old of the same."""
+    """log pi_old of the sampled tokens."""
     advantages: Float[Tensor, " batch"]
     """A_i."""
     mask: Bool[Tensor, "batch time"]
@@ -38,38 +38,38 @@ class LossInputs:
 
     @property
     def log_ratio(self) -> Float[Tensor, "batch time"]:
-        """log r_it, 0 at masked positions (whatever stands there, NaN included)."""
+        """log r_it; 0 at masked positions, even if they hold NaN."""
         return torch.where(self.mask, self.logps - self.old_logps.detach(), 0.0)
 
 
 @dataclass(frozen=True)
 class Surrogate:
-    """A token loss, and what an engine has to know of it to run its own."""
+    """A token loss, and its description for engines that run their own loss."""
 
     kind: ClassVar[Literal["clip", "soft_gate"]]
-    """Which loss of an engine's it is."""
+    """The kind of the engine's loss."""
     reweighs: ClassVar[bool] = False
-    """Whether tokens are weighed anew at every forward: then `reweigh` says how, and an engine multiplies its advantages by that."""
+    """Whether an engine has to multiply its advantages by `reweigh` at every forward pass."""
     settings: ClassVar[tuple[str, ...]] = ()
-    """Fields that are written in a method's name, as a rule's are. (Clips are the engine's own options.)"""
+    """Fields that can be set in a method's spec, like those of a rule. (Clips are options of the engine.)"""
 
     @property
     def low(self) -> float | None:
-        """epsilon_low, where there is a clip."""
+        """epsilon_low; None without a clip."""
         return None
 
     @property
     def high(self) -> float | None:
-        """epsilon_high, where there is a clip."""
+        """epsilon_high; None without a clip."""
         return None
 
     @property
     def dual(self) -> float | None:
-        """The dual clip, where there is one."""
+        """The dual clip's bound c, or None."""
         return None
 
     def __call__(self, inputs: LossInputs) -> Float[Tensor, "batch time"]:
-        """The loss of each token."""
+        """Return the loss of each token."""
         raise NotImplementedError
 
     def reweigh(
@@ -78,7 +78,7 @@ class Surrogate:
         advantages: Float[Tensor, "batch time"],
         mask: Bool[Tensor, "batch time"],
     ) -> Float[Tensor, "batch time"]:
-        """Token weights at the current policy, 0 outside of the mask."""
+        """Return the token weights at the current policy, 0 outside of the mask."""
         return mask.to(log_ratio.dtype)
 
 
@@ -101,7 +101,7 @@ class Clip(Surrogate):
 
 @dataclass(frozen=True)
 class SoftGate(Surrogate):
-    """SAPO: -f(r) A with f(r) = sigmoid(tau (r - 1)) 4 / tau, a smooth gate in the place of the clip."""
+    """SAPO: -f(r) A with f(r) = sigmoid(tau (r - 1)) 4 / tau, a smooth gate instead of a clip."""
 
     positive: float = 1.0
     """tau where A > 0."""
@@ -125,12 +125,11 @@ class FutureClip(Clip):
     dual: float = setting(10.0, "(1, inf)")
     """c: the dual clip, and the ratio above which a log-ratio shift is not counted."""
     decay: float = setting(2 ** (-1 / 32), "[0, 1)")
-    """Discount per token (g): half of the weight is gone after 32 tokens."""
+    """Discount per token (g): a half-life of 32 tokens."""
     weight_low: float = setting(1.0, "(0, 1]")
-    """Smallest weight of a token (0.8 where their setting future_kl_clip_high_only is off)."""
+    """Smallest weight of a token (0.8 with the authors' setting future_kl_clip_high_only=False)."""
     weight_high: float = setting(1.2, "[1, inf)")
-    """Largest weight; with negative advantage and a ratio past the dual clip it is 1, in the order of the authors' code: first the
-    clip, then this guard."""
+    """Largest weight. With A < 0 and a ratio above the dual clip it is 1, applied after the clip as in the authors' code."""
     drop_overshot: bool = False
     """Drop a response with more than one dual-clipped token (the authors' code; not in the paper)."""
 
@@ -170,7 +169,7 @@ def clipped_loss(
     high: float,
     dual: float | None = None,
 ) -> Float[Tensor, "batch time"]:
-    """max(-r A, -clip(r, 1 - low, 1 + high) A); with a dual clip at most -c A where A < 0."""
+    """Return max(-r A, -clip(r, 1 - low, 1 + high) A); with a dual clip at most -c A where A < 0."""
     ratio = log_ratio.clamp(-_LARGEST_LOG_RATIO, _LARGEST_LOG_RATIO).exp()
     loss = torch.max(-ratio * advantages, -ratio.clamp(1 - low, 1 + high) * advantages)
     if dual is None:

@@ -36,7 +36,7 @@ _PANELS: tuple[tuple[str, str, tuple[Line, ...]], ...] = (
     ("Coefficient spread", "Standard deviation of the coefficients on each side.", _by_side("weight_{}_std")),
     (
         "Mean coefficient",
-        "On each side. Over all tokens it is 1; tokens without an advantage often have the lowest weight, and so lift the others.",
+        "On each side. A mean of one is over all tokens; those without an advantage often have the lowest weight.",
         _by_side("weight_{}_mean"),
     ),
     (

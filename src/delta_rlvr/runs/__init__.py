@@ -1,4 +1,4 @@
-"""The run folder of docs/run_schema.md: its writer, its reader, the running sums per vocabulary entry."""
+"""The run folder (docs/run_schema.md): its writer, its reader and the sums per vocabulary entry."""
 
 from delta_rlvr.runs.layout import SCHEMA, RunFolderError
 from delta_rlvr.runs.reader import RunReader, read_run

@@ -1,4 +1,4 @@
-"""The names in a run folder, its per-token arrays, and how their numbers are rounded."""
+"""The names in a run folder, its per-token arrays and their rounding."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ EVALUATIONS = "evaluations"
 MODEL = "model"
 """The folder of the weights after the last step."""
 CONTENT = "_sha256"
-"""How the settings end that say what lies in a file which another setting names."""
+"""The ending of settings that hold the digest of a file: `NAME_sha256` is that of the file in the setting NAME."""
 COMPARISON = "comparison.json"
 """What `delta-rlvr compare` concludes, beside the folders of its runs."""
 PROXY_AGREEMENT = "proxy_agreement.json"
 
-# Arrays of a rollout with one entry per valid response token.
+# The arrays of a rollout with one entry per valid response token.
 RESPONSE_ARRAYS = (
     *("tokens", "ids", "logps", "entropy", "margin", "margin_initial", "alpha", "weight"),
     *("decisive", "measured", "measured_error"),
@@ -35,7 +35,7 @@ _ROLLOUT_NAME = re.compile(r"step_(\d+)\.jsonl\.gz")
 
 
 class RunFolderError(Exception):
-    """A run folder cannot be used as asked; the message says why and what to do."""
+    """A run folder cannot be used; the message says why and what to do."""
 
     exit_code = ExitCode.BAD_INPUT
 
@@ -45,7 +45,7 @@ def rollout_path(folder: Path, step: int) -> Path:
 
 
 def rollout_steps(folder: Path) -> dict[int, Path]:
-    """The sampled steps that have a file, in order of step."""
+    """Return the rollout files by step, in order."""
     by_step = {}
     for path in (folder / ROLLOUTS).glob("step_*.jsonl.gz"):
         if match := _ROLLOUT_NAME.fullmatch(path.name):
@@ -54,7 +54,7 @@ def rollout_steps(folder: Path) -> dict[int, Path]:
 
 
 def shown_text(value: Any) -> str:
-    """A prompt or an answer as text: chat messages line by line, anything else as JSON."""
+    """Return a prompt or answer as text: chat messages line by line, anything else as JSON."""
     if value is None or isinstance(value, str):
         return value or ""
     if isinstance(value, list) and all(isinstance(message, dict) and "content" in message for message in value):
@@ -63,7 +63,7 @@ def shown_text(value: Any) -> str:
 
 
 def round_significant(values: Any, digits: int = 5) -> list[Any]:
-    """Numbers at `digits` significant digits; None where one is missing or not finite, flags as 0 and 1."""
+    """Round numbers to `digits` significant digits; missing and not finite ones become None, flags 0 and 1."""
     array = np.asarray(values)
     if array.dtype.kind in "iub":
         return array.astype(np.int64).tolist()
@@ -73,7 +73,7 @@ def round_significant(values: Any, digits: int = 5) -> list[Any]:
     with np.errstate(divide="ignore"):
         places = digits - 1 - np.floor(np.log10(np.abs(known)))
     places = np.clip(np.where(known == 0, 0, places), -300, 300)
-    # A whole number divided (or multiplied) by a power of ten is the double nearest to the short decimal.
+    # A whole number divided (or multiplied) by a power of ten is the double nearest to the rounded decimal.
     scale = 10.0 ** np.abs(places)
     rounded = np.where(places >= 0, np.round(known * scale) / scale, np.round(known / scale) * scale).tolist()
     return rounded if finite.all() else [v if ok else None for v, ok in zip(rounded, finite, strict=True)]

@@ -1,4 +1,4 @@
-"""The model card of a run: what was trained, on what, how, and what came out."""
+"""The model card of a run: model, task, settings and result."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _SETTINGS = {
 
 
 def write_card(folder: Path, info: Mapping[str, Any], drawn: str | None = None) -> None:
-    """Write README.md beside the weights, from what run.json holds. `drawn`: how the responses of the held-out score were drawn."""
+    """Write README.md beside the weights from the content of run.json. `drawn` says how the held-out responses were sampled."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "README.md").write_text(card(info, drawn), encoding="utf-8")
 
 
 def card(info: Mapping[str, Any], drawn: str | None = None) -> str:
-    """The card as Markdown with the hub's front matter."""
+    """Return the card as Markdown with the hub's front matter."""
     settings = info["settings"]
     lines = ["---", "library_name: transformers", "tags: [delta-rlvr, rlvr, trl]"]
     if "/" in info["model"] and not info["model"].startswith(("/", ".", "~")):

@@ -1,4 +1,4 @@
-"""Read a run folder, whole or not: what is missing or damaged is listed in words, the rest is given."""
+"""Reading run folders, also damaged ones: problems are listed as sentences, and the rest is read."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from delta_rlvr.runs.tokens import TokenSums
 
 
 class RunReader:
-    """One run folder. `problems` grows as parts are read: rollouts are read only when asked for."""
+    """The reader of one run folder. Rollouts are read on demand, so that `problems` may grow."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.problems: list[str] = []
-        """What is missing or damaged, one sentence each."""
+        """Missing and damaged parts, one sentence each."""
         if not self.path.is_dir():
             raise RunFolderError(f"{self.path} is not a folder: give the folder of a run{near_path(self.path)}")
         parts = (RUN, METRICS, ROLLOUTS, TOKENS, EVALUATIONS)
@@ -45,20 +45,20 @@ class RunReader:
                 or f"{self.path} holds no part of a run (none of {', '.join(parts)}). A script writes them with "
                 "DeltaTrainerConfig(run_folder=True)"
             )
-        self.info: dict[str, Any] = self._read_object(RUN, missing="what the run was is not known") or {}
-        """run.json, or {}."""
+        self.info: dict[str, Any] = self._read_object(RUN, missing="the run's settings are unknown") or {}
+        """The content of run.json, or {}."""
         schema = self.info.get("schema", SCHEMA)
         if not isinstance(schema, int) or schema > SCHEMA:
             raise RunFolderError(f"{self.path} has schema {schema!r}, this version reads {SCHEMA}: update delta-rlvr")
         self._say_status()
         self.metrics = self._read_metrics()
-        """One object a step, in order of step, each step once."""
+        """One object per step, in order."""
         self.tokens = self._read_tokens()
-        """The running sums, or None."""
+        """The sums per vocabulary entry, or None."""
         self.evaluations = self._read_evaluations()
         """Results of `delta-rlvr evaluate`, by name."""
         self.proxy_agreement: dict[str, Any] | None = self._read_object(PROXY_AGREEMENT, missing=None)
-        """How well cheaper proxies agree with a yardstick, where it was measured."""
+        """The agreement of cheaper proxies with an expensive one, if it was measured."""
         self._rollout_files = rollout_steps(self.path)
         if not self._rollout_files:
             self.problems.append(f"{ROLLOUTS}/ has no sampled step: there is no token view")
@@ -68,8 +68,7 @@ class RunReader:
         return list(self._rollout_files)
 
     def rollouts(self, step: int) -> list[dict[str, Any]]:
-        """The responses sampled at `step`, as far as they can be read. Per-token arrays that do not fit the
-        tokens are left out."""
+        """Return the responses of a sampled step that can be read, without per-token arrays that do not fit their tokens."""
         path = self._rollout_files[step]
         name = f"{ROLLOUTS}/{path.name}"
         responses: list[dict[str, Any]] = []
@@ -89,7 +88,7 @@ class RunReader:
         return responses
 
     def series(self, key: str) -> tuple[list[int], list[float]]:
-        """Steps and values of one metric, where it has a number."""
+        """Return the steps and values of one metric, where it is a number."""
         pairs = [(line["step"], line[key]) for line in self.metrics if is_number(line.get(key))]
         return [step for step, _ in pairs], [float(value) for _, value in pairs]
 
@@ -101,7 +100,7 @@ class RunReader:
         planned = self.info.get("steps_planned") or "?"
         done = f"{self.info.get('steps', '?')} of {planned} {'step' if planned == 1 else 'steps'}"
         words = {
-            "running": f"the run has not ended (or it was killed): {done} as of its last word",
+            "running": f"the run has not ended (or it was killed): {done} at its last update",
             "interrupted": f"the run was interrupted after {done}",
             "failed": f"the run failed after {done}: {self.info.get('error', 'no message')}",
         }
@@ -110,7 +109,7 @@ class RunReader:
             self._say(words[status])
 
     def _read_object(self, name: str, missing: str | None) -> dict[str, Any] | None:
-        """A JSON object, or None. `missing` says what its absence means; None if it is optional."""
+        """Return a JSON object, or None. `missing` is what follows if there is no such file; None if the file is optional."""
         try:
             value = json.loads((self.path / name).read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -169,14 +168,14 @@ class RunReader:
         return {name: value for name, value in read.items() if value is not None}
 
     def _fit(self, response: dict[str, Any], name: str) -> None:
-        """Leave out of a response what is not of its documented kind."""
+        """Remove the parts of a response that are not as documented."""
         length = len(response["tokens"])
         for key in ("reward", "advantage"):
             if response.get(key) is not None and not is_number(response[key]):
                 self._say(f"{name}: {key} is not a number and is left out")
                 del response[key]
         if not isinstance(response.get("group"), (int, str, type(None))):
-            response["group"] = json.dumps(response["group"])  # any value may name a group; a list is no key
+            response["group"] = json.dumps(response["group"])  # a list cannot be a key
         for key in RESPONSE_ARRAYS[1:]:
             if key in response and not _is_column(response[key], length):
                 if response[key] is not None:
@@ -193,7 +192,7 @@ class RunReader:
 
 
 def read_run(path: str | Path) -> RunReader:
-    """The run in folder `path`; any part may be missing or torn (see `RunReader.problems`)."""
+    """Return the run in a folder, of which any part may be missing or damaged (see `RunReader.problems`)."""
     return RunReader(path)
 
 
@@ -208,14 +207,14 @@ def _response(line: bytes) -> dict[str, Any] | None:
 
 
 def _is_column(value: Any, length: int) -> bool:
-    """A list of finite numbers and nulls, of that length."""
+    """Return whether a value is a list of finite numbers and nulls of this length."""
     if not isinstance(value, list) or len(value) != length or not set(map(type, value)) <= {int, float, type(None)}:
         return False
     return not bool(np.isinf(np.array(value, np.float64)).any())
 
 
 def runs_below(folders: Sequence[str | Path]) -> list[Path]:
-    """The folders that are runs; for one that only holds runs (a comparison's), those runs, in the order in which they were begun."""
+    """Return the folders of runs; a folder that holds runs (a comparison's) stands for these, in the order in which they started."""
     runs: list[Path] = []
     for folder in map(Path, folders):
         inside = [] if (folder / RUN).exists() else [file.parent for file in folder.glob(f"*/{RUN}")]

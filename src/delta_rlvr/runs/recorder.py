@@ -1,4 +1,4 @@
-"""What both engines write of a step: which rollouts are kept, the lines of their responses, and why a step taught nothing."""
+"""What both engines record of a step: metrics, sampled rollouts, and a note if a step had no learning signal."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from delta_rlvr.runs.writer import RunWriter
 from delta_rlvr.weight_words import weights_in_effect
 
 Decisive = Callable[[list[str]], list[int] | None]
-"""Token texts of a response -> 0/1 a token, or None where the task cannot know."""
+"""A function from a response's token texts to 0 or 1 per token, or None where the task does not know."""
 
 IN_FOLDER = "look at the responses and reasons in the run's rollouts folder"
 
 
 def is_sampled(step: int, *, every: int, last: int, updates: float = 1) -> bool:
-    """Whether the rollouts first used at `step` are written: every so many steps (0: never), and always the first and the last of a
-    run. A rollout batch is used for `updates` steps, and a sampled one need not be the first of them. `last`: 0 if unknown."""
+    """Return whether the rollouts that are first used at `step` are written: those used at every `every`-th step (0: none), and at the
+    first and the last step of the run. A rollout batch is used for `updates` steps. `last` is 0 if unknown."""
     ends = last > 0 and step > last - updates
     return every > 0 and (step == 1 or step % every < updates or ends)
 
 
 class Recorder:
-    """Writes steps through the writer of a run folder, with texts for token ids."""
+    """Writes steps to a run folder, with texts for token ids."""
 
     def __init__(
         self,
@@ -35,35 +35,34 @@ class Recorder:
         length_limit: str = "max_completion_length",
         group_size: str = "num_generations",
     ):
-        """`groups`: prompts in a dump of rollouts (0: all). `length_limit`, `group_size`: what the engine calls these settings."""
+        """`groups`: the number of prompts whose rollouts are written (0: all). `length_limit`, `group_size`: the engine's options."""
         self.writer, self.tokenizer, self.groups = writer, tokenizer, groups
         self._names = (length_limit, group_size)
         self.listeners: list[Callable[[dict[str, Any]], None]] = []
-        """Called with every line of metrics."""
+        """Functions that get every line of metrics."""
         self.viewers: list[Callable[[int, list[dict[str, Any]]], None]] = []
-        """Called with every step's rollouts that are written."""
+        """Functions that get the rollouts of every sampled step."""
 
     def log(self, line: Mapping[str, Any]) -> None:
-        """The metrics of a step, with a note where it taught nothing, or the weights do nothing."""
+        """Write the metrics of a step, with a note if it had no learning signal or its weights have no effect."""
         note = no_signal(line, IN_FOLDER, *self._names) or _in_effect(line)
-        whole = {**line, "note": note} if note else dict(line)
-        written = self.writer.log(whole)
+        written = self.writer.log({**line, "note": note} if note else line)
         for listener in self.listeners:
             listener(written)
 
     def keeps(self, group: int) -> bool:
-        """Whether a dump has the responses to the prompt of this number."""
+        """Return whether the responses to the prompt of this index are written."""
         return not self.groups or group < self.groups
 
     def write_rollouts(self, step: int, responses: Iterable[Mapping[str, Any]]) -> None:
-        """The responses of a step, each with its `ids` and what else is known of it. `decisive` may be a function of the texts."""
+        """Write the responses of a step, each with its `ids` and further facts. `decisive` may be a function of the token texts."""
         lines = [self._line(step, one) for one in responses]
         self.writer.write_rollouts(step, lines)
         for viewer in self.viewers:
             viewer(step, lines)
 
     def save_tokens(self, step: int | None = None) -> None:
-        """Write the token sums; with `step`, a copy into its checkpoint."""
+        """Write the token sums, and with `step` a copy into that step's checkpoint."""
         self.writer.save_tokens(step, lambda ids: vocabulary_texts(self.tokenizer, ids))
 
     def _line(self, step: int, response: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,7 +74,7 @@ class Recorder:
 
 
 _ALWAYS = ("prompt_id", "reason", "answer")
-"""Null in the file where they are not known; other facts are left out."""
+"""Facts that are null in the file if unknown; other unknown facts are left out."""
 
 
 def no_signal(
@@ -84,15 +83,15 @@ def no_signal(
     length_limit: str = "max_completion_length",
     group_size: str = "num_generations",
 ) -> str | None:
-    """Why a step taught nothing, in words, where no group's rewards differ (the loss is then 0, but for rounding). `look`: what to look
-    at where it cannot be known."""
+    """Return why a step had no learning signal, or None if the rewards of some group differ. `look` is advice where the cause is
+    unknown."""
     if line.get("signal_groups", 1) > 0:
         return None
     reward = line.get("reward") or 0.0
     all_cut = line.get("truncated", 0) >= 0.99
     if _constant_and_ungraded(line):
         cause = (
-            f"every response got the reward {reward:.4g}: look at your reward function, which does not tell them apart"
+            f"every response got the reward {reward:.4g}: look at your reward function, which does not distinguish them"
         )
         if all_cut:
             cause += f", and at {length_limit}, where every response was cut"
@@ -100,18 +99,21 @@ def no_signal(
         cause = f"every response was cut at the length limit before it gave an answer: raise {length_limit}"
     elif reward == 0:
         cause = (
-            "every response was graded 0: the problems are too hard for the model, or what judges them (the grader, or your reward "
-            f"function) does not find the answers ({look})"
+            "every response was graded 0: the problems are too hard for the model, or the grader (or your reward function) does not "
+            f"find the answers ({look})"
         )
     elif reward == 1:
         cause = "every response was right: the problems are too easy for the model; take harder ones"
     else:
-        cause = f"within every group all responses got the same reward: sample more responses per prompt ({group_size}), or warmer"
+        cause = (
+            f"all responses of each group got the same reward: sample more responses per prompt ({group_size}), or raise the "
+            "temperature"
+        )
     return f"no learning signal: {cause}"
 
 
 def learnt_nothing(metrics: Iterable[Mapping[str, Any]]) -> str | None:
-    """Of a whole run: a sentence where it had nothing to learn from."""
+    """Return a sentence if a whole run had no learning signal, else None."""
     shares = [line["signal_groups"] for line in metrics if line.get("signal_groups") is not None]
     if shares and not any(shares):
         return "Nothing was learnt: in no step did the rewards of a group differ (the notes of the steps say why)."
@@ -124,8 +126,7 @@ def _in_effect(line: Mapping[str, Any]) -> str | None:
 
 
 def came_to_nothing(metrics: Iterable[Mapping[str, Any]], scores: Sequence[float] = ()) -> str | None:
-    """Of a whole run: a sentence where it had nothing to learn from, or where the policy collapsed. `scores`: held-out, before and
-    after."""
+    """Return a sentence if a run had no learning signal or its policy collapsed, else None. `scores`: held-out, before and after."""
     lines = [line for line in metrics if None not in (line.get("signal_groups"), line.get("reward"))]
     if silence := learnt_nothing(lines):
         return silence
@@ -141,9 +142,9 @@ def came_to_nothing(metrics: Iterable[Mapping[str, Any]], scores: Sequence[float
 
 
 def _constant_and_ungraded(line: Mapping[str, Any]) -> bool:
-    """Whether all rewards of the batch are equal and not just a grader's 0 or 1, with an overlong penalty or without."""
+    """Return whether all rewards of the batch are equal, and not the 0 or 1 of a grader (overlong penalties left out)."""
     spread, reward = line.get("reward_std"), line.get("reward") or 0.0
-    # Rounding: a mean of n equal float32 numbers, and so their spread, is off by a few times 1.2e-7 of their size.
+    # The mean of equal float32 numbers, and so their spread, has a rounding error of a few times 1.2e-7 of their size.
     if spread is None or spread > 1e-5 * abs(reward):
         return False
     parts = {name: value for name, value in line.items() if name.startswith("rewards/") and name.endswith("/mean")}

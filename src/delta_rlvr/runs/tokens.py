@@ -1,4 +1,4 @@
-"""Running count and coefficient sum per vocabulary entry and side, over every token of a run."""
+"""The count and the sum of weights per vocabulary entry and side, over all tokens of a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TextOf = Callable[[list[int]], Sequence[str]]
 
 
 class TokenSums:
-    """What `tokens.npz` holds, while a run goes on: dense over the ids seen so far, float64 sums."""
+    """The content of `tokens.npz` during a run: dense arrays up to the largest id so far, with float64 sums."""
 
     def __init__(self) -> None:
         self.count_positive: NDArray[np.int64] = np.zeros(0, np.int64)
@@ -28,8 +28,8 @@ class TokenSums:
         self._text: dict[int, str] = {}
 
     def add(self, ids: ArrayLike, weights: ArrayLike, side: ArrayLike) -> None:
-        """Count tokens: `ids` [token], their coefficients `weights` [token], and the sign of their response's
-        advantage `side` (one number, or [token]). Tokens of side 0 belong to neither sum."""
+        """Count tokens by `ids` [token], `weights` [token] and the sign of their advantage, `side` (one number, or [token]). Tokens of
+        side 0 do not count."""
         id_array = np.asarray(ids)
         if id_array.size == 0:
             return
@@ -50,8 +50,7 @@ class TokenSums:
         self.add_sums(*columns)
 
     def add_sums(self, *columns: ArrayLike) -> None:
-        """Add what was counted elsewhere (on an accelerator, over several ranks), in the order of `_COLUMNS`: one entry per vocabulary
-        id."""
+        """Add counts and sums of an accelerator or other ranks, in the order of `_COLUMNS`, with one entry per vocabulary id."""
         for name, values in zip(_COLUMNS, columns, strict=True):
             array = np.asarray(values)
             if array.ndim != 1 or not np.isfinite(array).all():
@@ -62,15 +61,15 @@ class TokenSums:
 
     @property
     def ids(self) -> NDArray[np.int64]:
-        """Vocabulary ids that occurred on either side."""
+        """The vocabulary ids that occurred on a side."""
         return np.flatnonzero(self.count_positive + self.count_negative)
 
     def text(self, ids: Sequence[int]) -> list[str]:
-        """The stored text of `ids`; "" where none was stored."""
+        """Return the stored texts of `ids`, "" for unknown ones."""
         return [self._text.get(int(token), "") for token in ids]
 
     def save(self, path: Path, text_of: TextOf | None = None) -> None:
-        """Write `tokens.npz`. `text_of` gives the text of ids that have none yet (a tokenizer's decode)."""
+        """Write `tokens.npz`. `text_of` returns the texts of new ids (a tokenizer's decode)."""
         ids = self.ids
         unknown = [int(token) for token in ids if int(token) not in self._text]
         if text_of is not None and unknown:
@@ -94,11 +93,11 @@ class TokenSums:
                 texts = [str(text) for text in stored["text"]] if "text" in stored else [""] * len(ids)
         except FileNotFoundError:
             raise
-        except Exception as error:  # a torn npz fails in zipfile, zlib, struct or NumPy, each in its own way
+        except Exception as error:  # a damaged npz fails in zipfile, zlib, struct or NumPy, with errors of many types
             raise RunFolderError(f"{path} cannot be read as token sums ({error})") from error
         lengths = {len(ids), len(texts), *(len(column) for column in columns.values())}
         if len(lengths) != 1 or (len(ids) and ids.min() < 0):
-            raise RunFolderError(f"{path}: its arrays do not belong together (lengths {sorted(lengths)})")
+            raise RunFolderError(f"{path}: its arrays do not fit each other (lengths {sorted(lengths)})")
         sums._grow(int(ids.max()) + 1 if len(ids) else 0)
         for name, column in columns.items():
             getattr(sums, name)[ids] = column
@@ -113,6 +112,6 @@ class TokenSums:
 
 
 def _storable(text: str) -> str:
-    """NumPy drops NULs at the end of a text: keep them as their picture."""
+    """Replace NULs at the end of a text, which NumPy would drop, by the symbol for NUL."""
     bare = text.rstrip("\0")
     return bare + "\u2400" * (len(text) - len(bare))

@@ -1,4 +1,4 @@
-"""The responses of a step as a small page for trackers: each token shaded by its weight. The report's token view shows far more."""
+"""The responses of a step as a small page for trackers, with each token shaded by its weight."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STRONGEST = 0.84
 
 
 def tokens_html(step: int, responses: Sequence[Mapping[str, Any]]) -> str:
-    """Orange counts for more than one, blue for less; the strongest colour is the weight that is furthest from one."""
+    """Return the page. Orange is a weight above one, blue one below; the strongest colour is the weight furthest from one."""
     span = max((abs(weight - 1) for one in responses for weight in one.get("weight") or ()), default=0.0)
     parts = [
         f"<h2>Step {step}</h2><small>orange: weight above 1, blue: below; full colour: {span:.3g} away from 1</small>"

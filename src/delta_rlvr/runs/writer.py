@@ -1,4 +1,4 @@
-"""Write a run folder: one writer for a run, from its first step to its last, across resumes."""
+"""Writing a run folder, from a run's first step to its last, also across resumes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from delta_rlvr.files import atomic, dump, now, plain
+from delta_rlvr.files import atomic, dump, now, plain, write_text
 from delta_rlvr.runs.layout import (
     CONTENT,
     METRICS,
@@ -28,30 +28,30 @@ from delta_rlvr.runs.layout import (
 )
 from delta_rlvr.runs.tokens import TextOf, TokenSums
 
-# What makes two attempts the same run; other settings (more steps, another batch split) may change on resume.
+# A run can only be resumed with these unchanged; other settings (more steps, another batch split) may change.
 _IDENTITY = ("engine", "method", "seed", "model", "task", "rule")
 
 
 @dataclass(frozen=True)
 class RunDescription:
-    """What a run is: the fixed part of run.json."""
+    """The fixed part of run.json."""
 
     engine: str
     """"trl", "verl" or "minimal"."""
     method: str
-    """The method as it was asked for: "delta", "dapo", "delta?lambda_min=0.5", ..."""
+    """The spec of the method: "delta", "dapo", "delta?lambda_min=0.5", ..."""
     seed: int
-    """The seed that everything random in the run came from."""
+    """The seed of everything random in the run."""
     model: str
     """As given on the command line."""
     task: str
     """As given on the command line."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """The resolved settings, flat, as the engine got them."""
+    """The settings of the engine, flat, with defaults filled in."""
     rule: Mapping[str, Any] | None = None
     """The settings of the method's token rule; None for a method that weighs all tokens alike."""
     steps_planned: int | None = None
-    """How many steps the run is to take."""
+    """The planned number of steps."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Versions of python, torch, the engine, ..."""
 
@@ -65,8 +65,8 @@ class RunDescription:
 
 
 class RunWriter:
-    """Writes the folder of one run. Make it with `create` or `resume`; as a context manager it marks the run
-    interrupted or failed when the block is left by an exception."""
+    """The writer of one run folder, made with `create` or `resume`. As a context manager it marks the run as finished, or as
+    interrupted or failed if an exception ends the block."""
 
     def __init__(self, path: Path, info: dict[str, Any], tokens: TokenSums, last_step: int) -> None:
         self.path = path
@@ -74,15 +74,15 @@ class RunWriter:
         self._info = info
         self._last_step = last_step
         self._line: dict[str, Any] = {}
-        """The last line of the metrics that was written here, and where it begins in the file."""
+        """The last line of the metrics that this writer has written."""
         self._line_at = 0
+        """The place of that line in the file."""
         self._metrics = (path / METRICS).open("a", encoding="utf-8")
         self._write_info()
 
     @classmethod
     def create(cls, path: str | Path, description: RunDescription) -> RunWriter:
-        """Start a run in a new or empty folder (files that are not a run's may be there), or in one whose run ended before its first
-        step."""
+        """Start a run in a folder without a run, or with one that ended before its first step."""
         folder = Path(path)
         check_is_free(folder)
         for name in (RUN, METRICS, TOKENS):
@@ -95,22 +95,23 @@ class RunWriter:
     def resume(
         cls, path: str | Path, description: RunDescription, step: int, accept_changed: bool = False
     ) -> RunWriter:
-        """Go on from the checkpoint at `step` (0: from the start): what was written after it is dropped,
-        since those steps will be taken again. The folder must hold the same run; with `accept_changed`, files of code and data that
-        it names may have changed (`settings_changed` says which)."""
+        """Resume a run from the checkpoint at `step` (0: from the start). Later steps are deleted, since they will be taken again.
+
+        The folder must hold the same run. With `accept_changed`, the code and data files of its settings may have changed
+        (`settings_changed` in run.json lists them).
+        """
         folder, new = Path(path), plain(asdict(description))
         info = _info_to_resume(folder, new)
         settings, before = new["settings"], info.get("settings", {})
         for name in (key for key in settings if step and key.endswith(CONTENT)):
             if not accept_changed and before.get(name) not in (None, settings[name]):
                 raise RunFolderError(
-                    f"{folder}: the file that {name.removesuffix(CONTENT)} names has changed since this run began, and its steps "
-                    "would be of two kinds: put the file back, go on all the same with `accept_changed` (run.json records it), or "
-                    "start another run in a folder of its own"
+                    f"{folder}: the file that `{name.removesuffix(CONTENT)}` names has changed since this run began, so that later "
+                    "steps would differ from earlier ones: restore the file, resume anyway with `accept_changed` (run.json records "
+                    "it), or start another run in a new folder"
                 )
         kept, unreadable = _metrics_until(folder / METRICS, step)
-        with atomic(folder / METRICS) as file:
-            file.write("".join(line + "\n" for line in kept.values()).encode())
+        write_text(folder / METRICS, "".join(line + "\n" for line in kept.values()))
         for rollout_step, rollout_file in rollout_steps(folder).items():
             if rollout_step > step:
                 rollout_file.unlink()
@@ -136,17 +137,17 @@ class RunWriter:
 
     @property
     def info(self) -> dict[str, Any]:
-        """A copy of what run.json holds."""
+        """A copy of the content of run.json."""
         return json.loads(dump(self._info))
 
     def log(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
-        """Append one training step; what was written. Values that are not finite become null, and `note` says which."""
+        """Append one training step and return its line. Values that are not finite become null, and `note` names them."""
         step = metrics.get("step")
         if isinstance(step, bool) or not isinstance(step, int):
             raise ValueError(f"metrics need an integer step, got {step!r}")
         if step <= self._last_step:
             raise ValueError(f"step {step} after step {self._last_step}: each step is written once, in order")
-        # A 0-d array or tensor is the number in it.
+        # 0-d arrays and tensors become numbers.
         line = {key: value.item() if hasattr(value, "item") else value for key, value in metrics.items()}
         lost = [f"{key} = {v}" for key, v in line.items() if isinstance(v, float) and not math.isfinite(v)]
         if lost:
@@ -157,7 +158,7 @@ class RunWriter:
         return line
 
     def add(self, metrics: Mapping[str, Any]) -> None:
-        """More numbers of a step, such as an evaluation after it: into its line where it has one."""
+        """Add metrics to the line of a step, such as those of an evaluation after it; without such a line, write one."""
         if metrics["step"] != self._line.get("step"):
             self.log(metrics)
             return
@@ -170,25 +171,24 @@ class RunWriter:
         self._metrics.flush()
 
     def write_rollouts(self, step: int, responses: Iterable[Mapping[str, Any]]) -> Path:
-        """Write the sampled responses of a step, whole or not at all. `step` and `response` (the joined
-        tokens) are filled in where a response has none."""
+        """Write the sampled responses of a step atomically. Missing `step` and `response` (the joined tokens) are added."""
         lines = [_rollout(step, number, response) for number, response in enumerate(responses)]
         path = rollout_path(self.path, step)
-        # No name and no time in the gzip header, so that equal rollouts give equal files.
+        # The gzip header has no name and no time, so that equal rollouts give equal files.
         with atomic(path) as file, gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
-            # A lone surrogate (half of a pair, from a torn token) has no UTF-8 form.
+            # A lone surrogate (half of a pair, from a token cut in two) has no UTF-8 form.
             packed.write("".join(line + "\n" for line in lines).encode("utf-8", "replace"))
         return path
 
     def save_tokens(self, step: int | None = None, text_of: TextOf | None = None) -> None:
-        """Write the token sums; with `step`, also the copy in that step's checkpoint, which a resume goes on
-        from. Call it when the engine has saved its checkpoint, and at the end."""
+        """Write the token sums, and with `step` the copy in that step's checkpoint that a resume starts from. Call this when the engine
+        has saved its checkpoint, and at the end."""
         self.tokens.save(self.path / TOKENS, text_of)
         if step is not None:
             self.tokens.save(self.path / f"checkpoint-{step}" / TOKENS, text_of)
 
     def update(self, **values: Any) -> None:
-        """Set keys of run.json (`final`, ...) and write it. `status` has methods of its own."""
+        """Set keys of run.json (`final`, ...) and write it. For `status` use `finish`, `interrupt` or `fail`."""
         if "status" in values:
             raise ValueError("use finish, interrupt or fail to change the status")
         self._info.update(values)
@@ -206,7 +206,7 @@ class RunWriter:
         self._info["error"] = error
         try:
             self._close("failed")
-        except OSError:  # a full disk, perhaps: the status fits into the room that the file has
+        except OSError:  # the disk may be full: overwrite the status in place
             self._mark_failed()
 
     def __enter__(self) -> RunWriter:
@@ -226,7 +226,7 @@ class RunWriter:
         self._metrics.close()
 
     def _mark_failed(self) -> None:
-        """Change the status within run.json as it lies there, to a text of the same length: no new room is needed."""
+        """Overwrite the status in run.json by a text of the same length, which needs no free disk space."""
         path = self.path / RUN
         before, after = b'"status": "running"', b'"status": "failed" '
         place = path.read_bytes().find(before)
@@ -237,8 +237,7 @@ class RunWriter:
 
     def _write_info(self) -> None:
         self._info["updated"] = now()
-        with atomic(self.path / RUN) as file:
-            file.write((dump(self._info, indent=1) + "\n").encode())
+        write_text(self.path / RUN, dump(self._info, indent=1) + "\n")
 
 
 def check_is_free(folder: Path) -> None:
@@ -249,12 +248,12 @@ def check_is_free(folder: Path) -> None:
     if held and not ended_before_its_first_step(folder):
         advice = "resume it, give another folder, or delete it"
         if not any(folder.glob("checkpoint-*")):
-            advice = "it has no checkpoint, so delete it, or give another folder"
+            advice = "it has no checkpoint: delete it, or give another folder"
         raise RunFolderError(f"{folder} holds a run already ({', '.join(held)}): {advice}")
 
 
 def ended_before_its_first_step(folder: Path) -> bool:
-    """Whether a folder's run failed or was interrupted before it took a step, so that nothing is lost with it."""
+    """Return whether a folder's run failed or was interrupted before its first step, so that it can be overwritten."""
     try:
         info = json.loads((folder / RUN).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -278,14 +277,13 @@ def _info_to_resume(folder: Path, new: Mapping[str, Any]) -> dict[str, Any]:
         raise RunFolderError(f"{folder} was written with schema {info.get('schema')}, this version writes {SCHEMA}")
     if other := list(_other_identity(info, new)):
         raise RunFolderError(
-            f"{folder} holds another run ({'; '.join(other)}): resume it with what it was started with, "
-            "or give another folder"
+            f"{folder} holds another run ({'; '.join(other)}): resume it with its original settings, or give another folder"
         )
     return dict(info)
 
 
 def _other_identity(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """What makes it another run, in words. Another method has other settings: its name says enough."""
+    """Yield a sentence part for each difference that makes this another run. For another method, its rule's settings are left out."""
     for key in _IDENTITY:
         old, new = before.get(key), now[key]
         if old == new or (key == "rule" and before.get("method") != now["method"]):
@@ -298,7 +296,7 @@ def _other_identity(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterat
 
 
 def _metrics_until(path: Path, step: int) -> tuple[dict[int, str], int]:
-    """Lines of `path` up to `step`, each step once (its last line), and how many lines could not be read."""
+    """Return the last line of each step up to `step`, and the number of lines that could not be read."""
     kept: dict[int, str] = {}
     unreadable = 0
     if path.exists():
@@ -314,7 +312,7 @@ def _metrics_until(path: Path, step: int) -> tuple[dict[int, str], int]:
 
 
 def _rollout(step: int, number: int, response: Mapping[str, Any]) -> str:
-    """One response as a line; every per-token array must be as long as its tokens."""
+    """Return one response as a line; every per-token array must be as long as its tokens."""
     line: dict[str, Any] = {"step": step, **response}
     if line["step"] != step:
         raise ValueError(f"response {number} is of step {line['step']}, not {step}")

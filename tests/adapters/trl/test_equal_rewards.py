@@ -3,8 +3,6 @@
 import pytest
 import torch
 
-from delta_rlvr.adapters.trl.run_folder import RunFolderCallback
-from delta_rlvr.runs import RunDescription, RunWriter, read_run
 from replayed_training import GENERATIONS, build, fixed_reward
 
 
@@ -103,15 +101,3 @@ def test_the_loss_keeps_trls_advantages_bit_for_bit(method):
     stock = advantages_of_the_loss(build(stock=True, **settings))
     assert any(0 < abs(advantages[0]) < 1e-3 for advantages in stock.values())  # 0.3 less its mean
     assert ours == stock
-
-
-def test_the_run_folder_says_it(tmp_path):
-    trainer = build("dapo", reward=constant(0.3), max_steps=1, logging_steps=1)
-    description = RunDescription("trl", "dapo", 1, "tiny", "fixed", {}, None, 1, {})
-    callback = RunFolderCallback(RunWriter.create(tmp_path / "run", description), rollouts_every=1)
-    callback.attach(trainer)
-    trainer.train()
-    run = read_run(tmp_path / "run")
-    assert run.metrics[0]["signal_groups"] == 0
-    assert "no learning signal: every response got the reward 0.3" in run.metrics[0]["note"]
-    assert {line["advantage"] for line in run.rollouts(1)} == {0.0}

@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.models.finite import NotFinite, broken
 from delta_rlvr.runs import read_run
 from real_generation import build_real
@@ -80,28 +79,11 @@ def test_it_goes_on_where_asked_to(tmp_path):
     trainer = build_real(output_dir=str(tmp_path), run_folder=True, stop_if_not_finite=False, **DUE)
     spoil_at_three(trainer, "gradient")
     trainer.args.max_steps = 3  # from there on every weight is NaN, and nothing can be sampled
-    with pytest.warns(UserWarning, match="the gradient is not finite, and training goes on"):
+    with pytest.warns(UserWarning, match="the gradient is not finite; training continues"):
         trainer.train()
     last = read_run(tmp_path).metrics[-1]
     assert last["grad_norm"] is None
     assert "not finite: grad_norm = nan" in last["note"]
-
-
-@pytest.mark.parametrize(
-    ("given", "named"),
-    [
-        ({"beta": math.nan}, "beta=nan"),
-        ({"learning_rate": math.inf}, "learning_rate=inf"),
-        ({"max_grad_norm": math.nan}, "max_grad_norm=nan"),
-        ({"max_grad_norm": math.inf}, None),
-    ],
-)
-def test_options_are_finite(tmp_path, given, named):
-    if named is None:
-        assert DeltaTrainerConfig(str(tmp_path), use_cpu=True, bf16=False, **given).max_grad_norm == math.inf
-        return
-    with pytest.raises(ValueError, match=f"^{named}: give a finite number"):
-        DeltaTrainerConfig(str(tmp_path), **given)
 
 
 def test_large_numbers_are_no_broken_ones():

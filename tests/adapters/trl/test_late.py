@@ -7,9 +7,7 @@ two forwards, so that matrix products may round differently: 1e-6 is a few of fl
 import pytest
 import torch
 
-from delta_rlvr.adapters.trl.run_folder import RunFolderCallback
-from delta_rlvr.runs import RunDescription, RunWriter, read_run
-from replayed_training import build, make_model, parameters_of, reward_of, rollout
+from replayed_training import build, parameters_of, rollout
 from rounding import MODEL, rounding
 
 LATE = "one micro-batch"
@@ -150,39 +148,3 @@ def test_no_token_to_learn_from():
     assert len(trainer.batches) == 1
     assert trainer.losses[0]["loss"] == 0
     assert not all(torch.equal(value, before[name]) for name, value in parameters_of(trainer).items())
-
-
-def test_what_the_run_folder_says_of_a_response(tmp_path):
-    """Log-probs and entropies of the model before its first step, rewards and reasons: each with the response that it is of."""
-    trainer = build("delta", LATE, max_steps=1)
-    model = make_model().eval()
-    description = RunDescription(engine="trl", method="delta", seed=1, model="small", task="fixed")
-    reasons = []
-
-    def graded(prompts, completion_ids, **_):
-        reasons[:] = [f"sum {sum(tokens)}" for tokens in completion_ids]
-        return [reward_of(prompt, tokens) for prompt, tokens in zip(prompts, completion_ids, strict=True)]
-
-    trainer.reward_funcs = [graded]
-    with RunWriter.create(str(tmp_path / "run"), description) as writer:
-        RunFolderCallback(writer, rollout_groups=0, reasons=lambda: reasons).attach(trainer)
-        trainer.train()
-    lines = read_run(tmp_path / "run").rollouts(1)
-    assert [(line["group"], line["index"]) for line in lines] == [(n // 8, n % 8) for n in range(24)]
-    generated = trainer.generations[0]["rows"]
-    for line, row in zip(lines, generated, strict=True):
-        assert line["ids"] == row["tokens"]
-        assert line["prompt"] == row["prompt"]
-        assert line["reward"] == pytest.approx(reward_of(row["prompt"], row["tokens"]))
-        assert line["reason"] == f"sum {sum(row['tokens'])}"
-        ids = torch.tensor([row["prompt_ids"] + row["tokens"]])
-        with torch.no_grad():
-            logits = model(ids).logits[0, len(row["prompt_ids"]) - 1 : -1] / trainer.temperature
-        distribution = logits.log_softmax(-1)
-        logps = distribution.gather(1, torch.tensor(row["tokens"])[:, None])[:, 0]
-        # Files keep four decimals.
-        assert line["logps"] == pytest.approx(logps.tolist(), abs=6e-5)
-        entropy = -(distribution.exp() * distribution).sum(-1)
-        # The run folder keeps five digits; entropies here are below 10.
-        assert line["entropy"] == pytest.approx(entropy.tolist(), abs=6e-5)
-    assert len({line["reward"] for line in lines}) > 2

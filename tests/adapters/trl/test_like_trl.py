@@ -18,6 +18,7 @@ from replayed_training import (
     PROMPTS,
     RecordedDelta,
     build,
+    config,
     fixed_reward,
     make_model,
     parameters_of,
@@ -26,12 +27,8 @@ from replayed_training import (
     tokenizer,
 )
 
-# `test_late.py` and `test_every_method_trains.py` check the shapes of the same trainings.
+# `test_late.py` and `test_observers.py` check the shapes of the same trainings.
 pytestmark = pytest.mark.usefixtures("unchecked_shapes")
-
-
-def config(**settings):
-    return DeltaTrainerConfig(**settings_of("one micro-batch"), **settings)
 
 
 def test_without_arguments_it_has_trls_defaults(monkeypatch, tmp_path):

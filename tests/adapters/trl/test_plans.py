@@ -10,7 +10,7 @@ from delta_rlvr import TokenRule
 from replayed_training import build, make_model, parameters_of, pretend_vllm, rollout
 from rounding import MODEL, rounding
 
-# `test_late.py` and `test_every_method_trains.py` check the shapes of the same trainings.
+# `test_late.py` and `test_observers.py` check the shapes of the same trainings.
 pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 
 
@@ -83,6 +83,7 @@ def test_a_rule_that_reads_only_tokens_and_groups():
     for batch in trainer.batches:
         assert batch.logps is None
         assert batch.entropy is None
+        assert batch.record.store_bytes == 0
         expected = 1.0 + (batch.completion_ids + batch.groups[:, None])[batch.mask] % 2
         assert torch.equal(batch.record.weights, expected)
     assert trainer._buffered_inputs[0]["advantages"].dim() == 2
@@ -150,7 +151,12 @@ def test_a_flat_range_with_dropout_is_trls_dapo_bit_for_bit(shape):
     stock.train()
     ours = dropping(method="delta?lambda_min=1&lambda_max=1", shape=shape)
     ours.train()
-    assert all(batch.record.discriminator is not None for batch in ours.batches)
+    # It was not short-circuited: states of every token waited in the store, and every batch was solved.
+    width = ours.model.config.hidden_size
+    for batch in ours.batches:
+        assert batch.record.store_bytes == 4 * width * int(batch.mask.sum())
+        assert batch.record.discriminator is not None
+        assert (batch.record.weights == 1).all()
     assert ours.losses == stock.losses
     expected = parameters_of(stock)
     assert all(torch.equal(value, expected[name]) for name, value in parameters_of(ours).items())

@@ -1,6 +1,5 @@
 """`DeltaTrainerConfig(run_folder=True)`: all that a script needs for a run folder."""
 
-import json
 import sys
 import time
 from pathlib import Path
@@ -10,8 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from delta_rlvr.adapters.metrics import PREFIX, TOLD
-from delta_rlvr.adapters.trl import DeltaTrainerConfig
+from delta_rlvr.adapters.metrics import MAIN_METRICS, PREFIX
 from delta_rlvr.adapters.trl.recorded import _write_page
 from delta_rlvr.credit import stream
 from delta_rlvr.credit.diagnostics import diagnose
@@ -69,7 +67,7 @@ def test_trackers_get_six_numbers_or_all_and_the_folder_gets_all(tmp_path, every
         lines = [line for line in trainer.state.log_history if "loss" in line]
         tracked.append([{key: line[key] for key in line if key.startswith(PREFIX)} for line in lines])
     some, every_one = tracked
-    assert set().union(*some) == {f"{PREFIX}{name}" for name in TOLD}
+    assert set().union(*some) == {f"{PREFIX}{name}" for name in MAIN_METRICS}
     assert len(every_one[0]) > 30
     for few, many in zip(some, every_one, strict=True):
         assert few == {key: many[key] for key in few}
@@ -125,18 +123,8 @@ def test_it_resumes_in_the_same_folder(tmp_path):
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
-def test_a_run_that_fails_says_so(tmp_path):
-    trainer = build_real(output_dir=str(tmp_path), run_folder=True)
-    trainer.reward_funcs = [lambda completions, **_: [float("inf")] * len(completions)]
-    with pytest.raises(ValueError, match="rewards"):
-        trainer.train()
-    info = json.loads((tmp_path / "run.json").read_text())
-    assert (info["status"], info["steps"]) == ("failed", 0)
-    assert "give a finite number" in info["error"]
-
-
 def test_without_a_checkpoint_there_is_nothing_to_resume(tmp_path):
-    with pytest.raises(ValueError, match="holds no whole checkpoint"):
+    with pytest.raises(ValueError, match="has no complete checkpoint"):
         build_real(output_dir=str(tmp_path), run_folder=True).train(resume_from_checkpoint=True)
     assert not (Path(tmp_path) / "run.json").exists()
 
@@ -152,12 +140,6 @@ def test_steps_between_two_lines_of_metrics_count(tmp_path):
 def test_without_the_setting_there_is_no_folder(tmp_path):
     build_real(output_dir=str(tmp_path), max_steps=1).train()
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("name", ["rollouts_every", "rollout_groups"])
-def test_a_wrong_number_is_refused(name, tmp_path):
-    with pytest.raises(ValueError, match=f"{name}=-1: give 0 or more"):
-        DeltaTrainerConfig(str(tmp_path), **{name: -1})
 
 
 def test_scores_of_trls_own_evaluation_are_kept(tmp_path):

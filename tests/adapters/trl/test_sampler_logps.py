@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from delta_rlvr import token_coefficients
-from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from replayed_training import TEMPERATURE, build, pretend_vllm, rollout
 from rounding import rounding
 
@@ -85,8 +84,3 @@ def test_transformers_generation_is_refused_at_the_start(monkeypatch):
     with pytest.raises(ValueError, match=r"logps_from='sampler': transformers' generation gives no log-probs"):
         real_generation.build_real("delta-scalar", logps_from="sampler")
     real_generation.build_real("dapo", logps_from="sampler")  # reads none
-
-
-def test_another_source_is_refused():
-    with pytest.raises(ValueError, match="logps_from='vllm': choose policy or sampler"):
-        DeltaTrainerConfig(output_dir="unused", use_cpu=True, bf16=False, logps_from="vllm")

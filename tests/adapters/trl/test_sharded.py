@@ -35,6 +35,8 @@ def launch(tmp_path_factory):
 
 
 def assert_as_on_one_process(ranks, job):
+    for rank in ranks:
+        assert_sharded(rank)
     method, shape = job.split(", ")
     alone = build(method, shape, max_grad_norm=CLIPPED)
     alone.train()
@@ -78,10 +80,8 @@ def assert_trained_and_resumed(ranks):
 
 @pytest.mark.parametrize("job", REPLAYED)
 def test_fsdp2_is_as_one_process(launch, job):
-    ranks = launch("fsdp2", [*(f"replayed {job}" for job in REPLAYED), "real delta-topk, lora"])(f"replayed {job}")
-    for rank in ranks:
-        assert_sharded(rank)
-    assert_as_on_one_process(ranks, job)
+    jobs = launch("fsdp2", [*(f"replayed {job}" for job in REPLAYED), "real delta-topk, lora"])
+    assert_as_on_one_process(jobs(f"replayed {job}"), job)
 
 
 def test_fsdp2_with_lora_generates_trains_and_resumes(launch):
@@ -91,10 +91,8 @@ def test_fsdp2_with_lora_generates_trains_and_resumes(launch):
 @pytest.mark.slow
 @pytest.mark.parametrize("job", MORE_REPLAYED)
 def test_fsdp2_with_other_methods(launch, job):
-    ranks = launch("fsdp2", [*(f"replayed {job}" for job in MORE_REPLAYED), "real delta"])(f"replayed {job}")
-    for rank in ranks:
-        assert_sharded(rank)
-    assert_as_on_one_process(ranks, job)
+    jobs = launch("fsdp2", [*(f"replayed {job}" for job in MORE_REPLAYED), "real delta"])
+    assert_as_on_one_process(jobs(f"replayed {job}"), job)
 
 
 @pytest.mark.slow
@@ -111,10 +109,8 @@ deepspeed = pytest.mark.skipif(
 @pytest.mark.slow
 @pytest.mark.parametrize("job", REPLAYED + MORE_REPLAYED)
 def test_zero3_is_as_one_process(launch, job):
-    ranks = launch("zero3", [f"replayed {job}" for job in REPLAYED + MORE_REPLAYED])(f"replayed {job}")
-    for rank in ranks:
-        assert_sharded(rank)
-    assert_as_on_one_process(ranks, job)
+    jobs = launch("zero3", [f"replayed {job}" for job in REPLAYED + MORE_REPLAYED])
+    assert_as_on_one_process(jobs(f"replayed {job}"), job)
 
 
 @deepspeed

@@ -4,15 +4,13 @@ import functools
 from dataclasses import dataclass
 
 import pytest
-import torch
 
-from by_hand import Options, train_by_hand
+from by_hand import Options, assert_as_by_hand, seen_by
 from delta_rlvr import TokenRule
 from replayed_training import SHAPES, build, make_model, parameters_of
-from rounding import rounding
 from support_methods import TRAINABLE
 
-# `test_late.py` and `test_every_method_trains.py` check the shapes of the same trainings.
+# `test_late.py` and `test_observers.py` check the shapes of the same trainings.
 pytestmark = pytest.mark.usefixtures("unchecked_shapes")
 
 
@@ -22,15 +20,6 @@ def trained(method, shape):
     trainer = build(method, shape)
     trainer.train()
     return trainer
-
-
-def assert_same_run(trainer, method, shape, options):
-    model = make_model().eval()
-    hand = train_by_hand(model, method, shape, 1, [trainer.generations], [trainer.losses], options=options)
-    assert [micro["loss"] for micro in trainer.losses] == pytest.approx(hand.losses, abs=hand.loss_rounding)
-    for name, expected in model.named_parameters():
-        torch.testing.assert_close(parameters_of(trainer)[name], expected, atol=hand.weight_rounding, rtol=0, msg=name)
-    return hand
 
 
 # One method of each kind, in the shape that takes the most steps, is run again under other vector instructions.
@@ -54,7 +43,8 @@ def test_every_method_in_every_batch_shape(method, shape):
     trainer = trained(method, shape)
     # The loops over a vocabulary of top-K are slow: once is enough.
     against_loops = method != "delta-topk" or shape == "one micro-batch"
-    hand = assert_same_run(trainer, TRAINABLE[method], shape, Options(against_loops=against_loops))
+    options = Options(against_loops=against_loops)
+    hand = assert_as_by_hand([seen_by(trainer)], TRAINABLE[method], shape, options=options)
 
     # Nothing above is trivial: both sides and tokens without one are there, and later updates reach the clip.
     assert all((a > 0).any() and (a < 0).any() and (a == 0).any() for a in hand.advantages)
@@ -75,36 +65,6 @@ def test_methods_differ():
     assert first_losses["fipo"] == first_losses["dapo"]
     del first_losses["fipo"]
     assert len(set(first_losses.values())) == len(first_losses)
-
-
-def test_coefficients_stay_as_the_rollout_batch_fixed_them():
-    """Used unchanged in every pass over the batch."""
-    trainer = build("delta", "several updates")
-    seen = {}
-    compute_loss = trainer._compute_loss
-
-    def watch(model, inputs):
-        for tokens, advantages in zip(inputs["completion_ids"], inputs["advantages"], strict=True):
-            seen.setdefault(tuple(tokens.tolist()), []).append(advantages.clone())
-        return compute_loss(model, inputs)
-
-    trainer._compute_loss = watch
-    trainer.train()
-    for uses in seen.values():
-        assert len(uses) <= 2
-        assert all(torch.equal(use, uses[0]) for use in uses)
-    assert max(len(uses) for uses in seen.values()) == 2
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_coefficients_are_normalized_over_the_rollout_batch(shape):
-    """Mean one over the generation, not over a micro-batch, and over what was generated alone."""
-    trainer = trained("delta", shape)
-    assert len(trainer.batches) == len(trainer.generations)
-    for batch, generation in zip(trainer.batches, trainer.generations, strict=True):
-        assert batch.mask.sum(1).tolist() == [len(row["tokens"]) for row in generation["rows"]]
-        assert batch.record.weights.mean().item() == pytest.approx(1, abs=rounding(100))
-        assert batch.record.weights.std() > 0.01
 
 
 ROUNDS = []

@@ -1,6 +1,5 @@
 """scripts/trl_suite.py: what it keeps, what it runs again, and what it counts. (Its run of TRL's tests takes many minutes.)"""
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -8,6 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+
+from delta_rlvr.user_code import module_at
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "trl_suite.py"
 
@@ -22,9 +23,7 @@ REPORT = """<testsuites><testsuite>
 @pytest.fixture
 def suite(tmp_path, monkeypatch):
     """Runs the script; `pytest` is played by a function that writes what it would have written. `ran` names what was run."""
-    spec = importlib.util.spec_from_file_location("trl_suite", SCRIPT)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    script = module_at(str(SCRIPT))
     monkeypatch.setitem(sys.modules, "trl_stand_ins", SimpleNamespace(make_stand_ins=lambda *_: None))
     tests = tmp_path / "tests"
     tests.mkdir()

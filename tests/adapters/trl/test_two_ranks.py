@@ -1,16 +1,12 @@
 """The same as on one rank, on two, as `torchrun` starts them (`accelerate launch --cpu` silently starts one process)."""
 
-import math
-
 import pytest
 import torch
 
 import ranks_main
-from by_hand import Options, train_by_hand
+from by_hand import Options, assert_as_by_hand
 from ranks import on_two_ranks
 from ranks_main import EVERY_SHAPE, METHODS, SHAPES
-from replayed_training import make_model
-from rounding import rounding
 from support_methods import TRAINABLE
 
 pytestmark = pytest.mark.timeout(600)
@@ -23,25 +19,6 @@ def two_ranks(tmp_path_factory):
     return lambda name: [torch.load(folder / f"{name}.{rank}.pt", weights_only=False) for rank in range(2)]
 
 
-def assert_same_run(ranks, method, shape, options=None):
-    model = make_model().eval()
-    hand = train_by_hand(
-        model,
-        TRAINABLE[method],
-        shape,
-        2,
-        [rank["generations"] for rank in ranks],
-        [rank["losses"] for rank in ranks],
-        options=options or Options(against_loops=False),
-    )
-    losses = [micro["loss"] for pair in zip(*(rank["losses"] for rank in ranks), strict=True) for micro in pair]
-    assert losses == pytest.approx(hand.losses, abs=hand.loss_rounding)
-    for rank in ranks:
-        for name, expected in model.named_parameters():
-            torch.testing.assert_close(rank["parameters"][name], expected, atol=hand.weight_rounding, rtol=0, msg=name)
-    return hand
-
-
 @pytest.mark.parametrize(
     ("method", "shape"),
     [(method, shape) for method in METHODS for shape in (SHAPES if method in EVERY_SHAPE else SHAPES[:1])],
@@ -50,14 +27,14 @@ def test_every_method_by_hand(two_ranks, method, shape):
     ranks = two_ranks(f"{method}, {shape}")
     rows = [len(rank["generations"][0]["rows"]) for rank in ranks]
     assert rows == [12, 12]  # really two processes, with half of the batch each
-    hand = assert_same_run(ranks, method, shape)
+    hand = assert_as_by_hand(ranks, TRAINABLE[method], shape, options=Options(against_loops=False))
     if shape == "several updates":
         assert max(hand.clipped) > 0.2
 
 
 def test_a_rank_without_a_valid_token(two_ranks):
     ranks = two_ranks("uneven")
-    hand = assert_same_run(ranks, "delta", "accumulation 4", Options(mask_truncated=True))
+    hand = assert_as_by_hand(ranks, TRAINABLE["delta"], "accumulation 4", options=Options(mask_truncated=True))
     assert not hand.weights[0][12:].any()
     assert hand.weights[0][:12].any()
     assert all(micro["loss"] == 0 for micro in ranks[1]["losses"])
@@ -91,15 +68,3 @@ def test_a_sharded_head_is_gathered(two_ranks):
 def test_an_infinite_reward_on_one_rank_stops_both(two_ranks):
     for message in two_ranks("refused"):
         assert "'reward' gave inf for response 14 of the batch" in message  # 12 rows on the first rank, then the third
-
-
-@pytest.mark.parametrize("run", ["real", "real with LoRA"])
-def test_training_for_real(two_ranks, run):
-    ranks = two_ranks(run)
-    assert all(math.isfinite(loss) for rank in ranks for loss in rank["losses"])
-    for first, second, count in zip(*(rank["weights"] for rank in ranks), ranks[0]["token_counts"], strict=True):
-        both = torch.cat([first, second])
-        assert len(both) == count
-        assert both.mean().item() == pytest.approx(1, abs=rounding(len(both)))
-        assert both.std() > 0.01
-    assert all(any(rank["changed"].values()) for rank in ranks)

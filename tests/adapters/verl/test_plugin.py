@@ -94,7 +94,7 @@ def test_asynchronous_modes_and_megatron_take_what_needs_log_probs_alone(
     trainer._init_resource_pool_mgr()
     assert not any("DeltaWorker" in str(worker) for worker in trainer.role_worker_mapping.values())
     refused.delta.method = "delta"
-    with pytest.raises(SettingsError, match=r"hidden states .*; those that do: TRL, verl \(fsdp2\)"):
+    with pytest.raises(SettingsError, match=r"hidden states.*; engines that do: TRL, verl \(fsdp2\)"):
         v1(refused, ours)
 
 
@@ -115,7 +115,7 @@ def test_a_stock_run_without_a_block_is_left_alone(config: Any) -> None:
     ("trainer", "told"),
     [
         (v1, r"failed to import on this node: ImportError: .*0\.10\.2 is installed"),
-        (classic, r"delta block would be ignored, .*0\.10\.2 is installed"),
+        (classic, r"delta block would be ignored: .*0\.10\.2 is installed"),
     ],
 )
 def test_a_plug_in_that_fails_to_import_stops_the_launch_with_its_reason(

@@ -18,6 +18,7 @@ from delta_rlvr.credit import Delta
 from delta_rlvr.tasks import Problem, get_task
 from delta_rlvr.tasks.templates import PAPER_MATH
 from rlvr_graders.code import datasets
+from rows import write_rows
 from support_methods import TRAINABLE
 
 RECIPES = Path(__file__).parents[3] / "recipes" / "verl"
@@ -141,8 +142,7 @@ def prepared(folder: Path, problems: list[dict[str, str]], *words: str) -> list[
     """The rows that problems become; "{}" in the words is their file."""
     import pyarrow.parquet
 
-    source, output = folder / "problems.jsonl", folder / "data" / "train.parquet"
-    source.write_text("".join(json.dumps(problem) + "\n" for problem in problems))
+    source, output = write_rows(folder / "problems.jsonl", problems), folder / "data" / "train.parquet"
     done = prepare(*(word.replace("{}", str(source)) for word in words), "--output", str(output))
     assert done.returncode == 0, done.stderr
     return pyarrow.parquet.read_table(output).to_pylist()
@@ -218,8 +218,7 @@ def test_an_answer_is_looked_for_where_the_template_asked_for_it(tmp_path: Path)
 
 
 def test_shots_are_refused_before_anything_is_written(tmp_path: Path) -> None:
-    source, output = tmp_path / "problems.jsonl", tmp_path / "train.parquet"
-    source.write_text((json.dumps(HALF) + "\n") * 8)
+    source, output = write_rows(tmp_path / "problems.jsonl", [HALF] * 8), tmp_path / "train.parquet"
     done = prepare("--task", f"{source}?shots=2", "--output", str(output))
     assert done.returncode != 0
     assert "ends at its first line break" in done.stderr

@@ -7,20 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from tokenizers import ByteLevelBPETokenizer
-from transformers import PreTrainedTokenizerFast
 
+from byte_tokens import bytes_alone
 from delta_rlvr.adapters.verl.run_folder import RunFolder
 from delta_rlvr.adapters.verl.settings import read_settings
 from delta_rlvr.runs import read_run
 from delta_rlvr.runs.reader import RunReader
-
-
-def bytes_alone() -> PreTrainedTokenizerFast:
-    """A byte-level vocabulary without merges: every token is one byte."""
-    tokenizer = ByteLevelBPETokenizer()
-    tokenizer.train_from_iterator(["a"], vocab_size=256, show_progress=False)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer._tokenizer)
 
 
 def written(folder: Path, tokenizer: Any, *tables: dict[str, Any]) -> RunReader:
@@ -41,10 +33,10 @@ def test_a_group_of_equal_rewards_has_no_signal_and_no_advantage(tmp_path: Path)
     table = {
         "uid": ["p", "p", "q", "q"],
         "prompts": [torch.tensor(tokenizer.encode("What?"))] * 4,
-        "responses": [torch.tensor(tokenizer.encode("ab"))] * 4,
-        "response_mask": [torch.ones(2)] * 4,
+        "responses": [torch.tensor([*tokenizer.encode("a€é"), 0])] * 4,
+        "response_mask": [torch.tensor([1] * 6 + [0])] * 4,
         "rm_scores": rewards,
-        "advantages": [torch.full((2,), one) for one in (-0.03, -0.03, 0.7, -0.7)],
+        "advantages": [torch.full((7,), one) for one in (-0.03, -0.03, 0.7, -0.7)],
         "session_id": [0, 1, 0, 1],
     }
     penalized = [reward - torch.tensor([0.01 * row, 0.0]) for row, reward in enumerate(rewards)]
@@ -53,27 +45,9 @@ def test_a_group_of_equal_rewards_has_no_signal_and_no_advantage(tmp_path: Path)
     advantages = [[line["advantage"] for line in run.rollouts(step)] for step in (1, 2)]
     assert advantages[0] == pytest.approx([0.0, 0.0, 0.7, -0.7])
     assert advantages[1] == pytest.approx([-0.03, -0.03, 0.7, -0.7])
-
-
-def test_tokens_of_characters_of_several_bytes_join_to_the_response(tmp_path: Path) -> None:
-    tokenizer = bytes_alone()
-    texts = ["a€é", "日本 5"]
-    responses = [tokenizer.encode(text) for text in texts]
-    table = {
-        "uid": ["p", "p"],
-        "prompts": [torch.tensor(tokenizer.encode("What is 2 + 3?"))] * 2,
-        "responses": [torch.tensor([*ids, 0]) for ids in responses],
-        "response_mask": [torch.tensor([1] * len(ids) + [0]) for ids in responses],
-        "rm_scores": [torch.tensor([1.0]), torch.tensor([0.0])],
-        "advantages": [torch.full((len(ids) + 1,), sign) for ids, sign in zip(responses, (1.0, -1.0), strict=True)],
-        "session_id": [0, 1],
-    }
-    run = written(tmp_path / "run", tokenizer, table)
-    lines = run.rollouts(1)
-    assert [one["response"] for one in lines] == texts
-    assert ["".join(one["tokens"]) for one in lines] == texts
-    # € is three bytes, é is two: the last byte of a character has it.
-    assert lines[0]["tokens"] == ["a", "", "", "€", "", "é"]
-    assert [one["ids"] for one in lines] == responses
+    # € is three bytes, é is two: the last byte of a character has it, and what is masked is not there.
+    for line in run.rollouts(1):
+        assert (line["response"], line["tokens"]) == ("a€é", ["a", "", "", "€", "", "é"])
+        assert line["ids"] == tokenizer.encode("a€é")
     assert run.tokens is not None
-    assert run.tokens.text(tokenizer.encode("a5")) == ["a", "5"]
+    assert run.tokens.text(tokenizer.encode("a")) == ["a"]

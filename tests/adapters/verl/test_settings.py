@@ -14,7 +14,6 @@ from delta_rlvr.credit import Delta
 from delta_rlvr.credit.rules.forking import ForkingTokens
 from delta_rlvr.credit.rules.uniform import Uniform
 from delta_rlvr.objectives import FutureClip
-from support_methods import TRAINABLE
 
 ACTOR, MODE = "actor_rollout_ref.actor", "trainer.v1.trainer_mode"
 CORRECTION = "algorithm.rollout_correction"
@@ -80,12 +79,9 @@ def test_settings_are_called_as_with_trl() -> None:
         ({"method": "delat"}, "did you mean 'delta'"),
         ({"method": "delta", "lambda_min": 0.8}, r"\+delta.method='delta\?lambda_min=0.8'"),
         ({"method": "delta", "run_folde": "here"}, "did you mean 'run_folder'"),
-        ({"method": "delta?lambda_min=1.3"}, "above lambda_max"),
-        ({"method": "dapo?lambda_min=0.8"}, "'dapo' has no setting 'lambda_min'"),
-        ({"method": "delta?proxy=full"}, "gradient over all parameters .* verl .* does not give; .* no engine"),
+        ({"method": "delta?proxy=full"}, "gradient over all parameters .* verl .* does not give; .* none"),
         ({"method": "oracle"}, "labels of the decisive tokens, which verl .* does not give"),
-        ({"method": "delta?contrast=half"}, "contrast=half: choose one of"),
-        ({"method": "fipo?hihg=2"}, "it has: dual, decay"),
+        ({"method": "delta?lambda_min=1.3"}, "above lambda_max"),
         ({"method": "delta", "store_device_gb": -1}, "store_device_gb=-1"),
         ({"method": "delta", "rollouts_every": -1}, "rollouts_every=-1"),
         ({"method": "delta", "run_folder": ""}, "run_folder"),
@@ -96,29 +92,17 @@ def test_a_wrong_block_is_refused_by_name(block: dict[str, Any] | None, words: s
         read_settings(block)
 
 
-@pytest.mark.parametrize("method", TRAINABLE)
-def test_every_method_runs_with_the_settings_that_its_refusal_asks_for(method: str) -> None:
-    settings = read_settings({"method": method})
-    config = sound()
-    actor = config["actor_rollout_ref"]["actor"]
-    if method == "grpo":
-        actor["loss_agg_mode"] = "seq-mean-token-mean"
-    if method == "sapo":
-        actor.update(loss_agg_mode="seq-mean-token-mean", policy_loss={"loss_mode": "sapo"})
-    check_config(config, settings)
-
-
 @pytest.mark.parametrize(
     ("method", "path", "value", "words"),
     [
-        ("delta", f"{ACTOR}.strategy", "megatron", "hidden states .* those that do: TRL, verl .fsdp2"),
+        ("delta", f"{ACTOR}.strategy", "megatron", "hidden states.* engines that do: TRL, verl .fsdp2"),
         ("fipo", f"{ACTOR}.strategy", "megatron", "ratio to the old one, inside the loss"),
-        ("delta", MODE, "delta_colocate_async", "hidden states .* Set it to delta_sync"),
+        ("delta", MODE, "delta_colocate_async", "hidden states.* Set it to delta_sync"),
         ("dapo", MODE, "sync", "would ignore the delta block; set it to delta_sync"),
-        ("delta", f"{CORRECTION}.bypass_mode", True, "hidden states .* Set it to False"),
+        ("delta", f"{CORRECTION}.bypass_mode", True, "hidden states.* Set it to False"),
         ("gtpo", f"{CORRECTION}.bypass_mode", True, "entropy of the old policy .* verl .any strategy"),
         ("delta", f"{CORRECTION}.rollout_rs", "token_k1", "set it to null"),
-        ("delta", "algorithm.adv_estimator", "gae", "one advantage a response"),
+        ("delta", "algorithm.adv_estimator", "gae", "one advantage per response"),
         ("delta", "distillation.enabled", True, "replaces the policy loss"),
         ("delta", f"{ACTOR}.policy_loss.loss_mode", "geo_mean", "does not weigh single tokens"),
         ("delta", f"{ACTOR}.loss_agg_mode", "seq-mean-token-sum", "averages by token-mean"),
@@ -128,7 +112,7 @@ def test_every_method_runs_with_the_settings_that_its_refusal_asks_for(method: s
         ("dapo", f"{ACTOR}.policy_loss.loss_mode", "gspo", "set it to vanilla"),
         ("fipo", f"{ACTOR}.clip_ratio_c", 3.0, "dual clip at 10.0"),
         ("delta-topk", f"{ACTOR}.strategy", "fsdp", "LM head's weight, .* Set it to fsdp2"),
-        ("delta-top50", f"{ACTOR}.ulysses_sequence_parallel_size", 2, "looks at whole responses"),
+        ("delta-top50", f"{ACTOR}.ulysses_sequence_parallel_size", 2, "needs whole responses"),
     ],
 )
 def test_a_contradiction_is_refused_with_the_way_out(method: str, path: str, value: Any, words: str) -> None:

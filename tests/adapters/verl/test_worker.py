@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from delta_rlvr.credit import CreditStream, credit_record
-from delta_rlvr.models import load_policy
 from delta_rlvr.objectives import Clip, FutureClip, LossInputs, policy_loss
 from rounding import MODEL, rounding
 from verl_reference import (
@@ -73,16 +72,15 @@ def test_log_probs_and_coefficients_equal_plain_transformers_and_the_core(
 @pytest.mark.parametrize(
     "method",
     [
-        "delta-topk?top_k=5",
-        "delta-head",
-        "delta-group?refinements=2",
-        "delta-sharpness",
-        "delta-scalar",
-        "delta-centred",
-        "delta?contrast=within_side",
-        "delta-top50",
-        "dapo-ft",
-        "delta?lambda_min=1&lambda_max=1",
+        *(
+            "delta-topk?top_k=5",
+            "delta-head",
+            "delta-group?refinements=2",
+            "delta-sharpness",
+            "delta-scalar",
+            "dapo-ft",
+        ),
+        *("delta-centred", "delta?contrast=within_side", "delta-top50", "delta?lambda_min=1&lambda_max=1"),
     ],
 )
 def test_every_kind_of_rule_reaches_the_worker(group: Any, batch: Any, plain: Plain, method: str) -> None:
@@ -286,44 +284,14 @@ def test_weights_that_got_lost_stop_the_update(group: Any, batch: Any, moved: to
 
 
 @pytest.fixture(scope="module")
-def trl_batch(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def trl_batch() -> Any:
     """One rollout batch that TRL sampled, and the record of the TRL adapter about it."""
-    from datasets import Dataset
+    from real_generation import build_real
 
-    from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
-    from delta_rlvr.tasks import get_task
-
-    torch.manual_seed(3)
-    model, tokenizer = load_policy()
-    problems = get_task("phrased-sums").problems("train", 8)
-    trainer = DeltaTrainer(
-        model=model,
-        # Differs within every group: right answers are rare in so few tokens.
-        reward_funcs=lambda completions, **_: [float(sum(map(ord, text)) % 7) for text in completions],
-        args=DeltaTrainerConfig(
-            method="delta",
-            output_dir=str(tmp_path_factory.mktemp("trl")),
-            per_device_train_batch_size=8,
-            num_generations=4,
-            max_completion_length=14,
-            max_steps=1,
-            learning_rate=0.0,
-            use_cpu=True,
-            bf16=False,
-            gradient_checkpointing=False,
-            report_to="none",
-            save_strategy="no",
-            disable_tqdm=True,
-            dataloader_pin_memory=False,
-        ),
-        train_dataset=Dataset.from_list([{"prompt": problem.prompt} for problem in problems]),
-        processing_class=tokenizer,
-    )
-    seen: list[Any] = []
-    trainer.observers.append(seen.append)
+    trainer = build_real("delta", max_steps=1, learning_rate=0.0)
     trainer.train()
-    prompts = [torch.tensor(tokenizer(row["prompt"])["input_ids"]) for row in seen[0].rows]
-    return seen[0], prompts
+    (batch,) = trainer.batches
+    return batch, [torch.tensor(trainer.processing_class(row["prompt"])["input_ids"]) for row in batch.rows]
 
 
 def test_trl_verl_and_the_core_give_the_same_coefficients(group: Any, trl_batch: Any) -> None:

@@ -5,7 +5,6 @@ import math
 import pytest
 
 from delta_rlvr.credit.rules.confidence import Confidence, Fading
-from delta_rlvr.objectives import get_method
 from support_rules import assert_weights, weights_of
 
 # s = 1 - p is 1/2 and 1 on the right response (A = 1), 1/2 and 0 on the wrong one (A = -2), anything where A = 0.
@@ -36,8 +35,3 @@ def test_a_batch_without_a_gradient():
     """Nobody has an advantage, or the policy is certain of every token."""
     assert weights_of(Confidence(), **BATCH | {"advantages": [0.0] * 3}) == [[1, 1], [1, 1], [1]]
     assert weights_of(Confidence(), [1.0, -1.0], logps=[[0.0, 0.0], [0.0]]) == [[1, 1], [1]]
-
-
-def test_names():
-    assert get_method("confidence?right=0.4&wrong=-0.4").rule == Confidence(0.4, -0.4)
-    assert get_method("fading?nats=1").rule == Fading(nats=1)

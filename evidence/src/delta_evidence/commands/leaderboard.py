@@ -1,8 +1,9 @@
-"""`delta-rlvr leaderboard`: rank the methods by the kept results of study and credit-bench."""
+"""`delta-rlvr leaderboard`: tabulate what was measured of every method, from the kept results of study and credit-bench."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from delta_evidence.leaderboard import as_dict, leaderboard, markdown, planted, replace_table
@@ -11,7 +12,9 @@ from delta_rlvr.files import write_json, write_text
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "folder", type=Path, help="folder of outcomes: study folders (runs.jsonl and protocol.json), credit_bench.json"
+        "folder",
+        type=Path,
+        help="folder of outcomes: a study's (runs.jsonl and protocol.json), or one that holds such folders and credit_bench.json",
     )
     parser.add_argument(
         "--output",
@@ -32,4 +35,6 @@ def run(options: argparse.Namespace) -> int:
     else:
         write_text(options.output, replace_table(options.output.read_text(encoding="utf-8"), markdown(board)))
         print(f"{len(board.rows)} methods: {options.output}")
+    for line in board.left_out:
+        print(f"left out: {line}", file=sys.stderr)
     return 0

@@ -98,7 +98,7 @@ def sentences(result: dict[str, Any]) -> list[str]:
             + (
                 f"Above 1 - p on the same rollouts: {listed(better)}. "
                 if better
-                else "No weight is above 1 - p there. "
+                else "No weight is shown to be above 1 - p there. "
             )
             + (f"Below chance: {listed(worse_than_chance)}." if worse_than_chance else "")
         )

@@ -15,7 +15,7 @@ from delta_evidence.learning.protocol import Protocol
 
 SHOWN = 8  # as many lines as there are colours that can be told apart
 WINDOW = 5  # batches that a point is the mean of: one batch of 256 responses has a standard error of 3 points
-CURVES, DIFFERENCES, GAP, LEGEND = 300, 200, 64, 210
+CURVES, DIFFERENCES, GAP, LEGEND = 300, 200, 64, 300
 LEVEL = 0.95  # of the bands around differences
 
 
@@ -27,8 +27,8 @@ def curves_figure(protocol: Protocol, outcomes: Sequence[Outcome]) -> str:
     canvas.text(
         MARGIN,
         58,
-        f"Accuracy on new problems over training: means over seeds and {WINDOW} rollout batches, with bands of one standard error; "
-        f"below, the difference to {protocol.baseline} paired by seed, with bands of {100 * LEVEL:.0f} % (batch by batch).",
+        f"Accuracy on new problems: means over seeds and {WINDOW} rollout batches (fewer at the ends), with one standard error. "
+        f"Below: the paired difference to {protocol.baseline}, with {100 * LEVEL:.0f} % bands, batch by batch.",
         fill=SOFT,
     )
     top = 90.0
@@ -122,6 +122,7 @@ def _panel(canvas: Canvas, lines: Sequence[_Line], top: float, height: float, *,
 
 
 def smooth(curve: Sequence[float]) -> list[float]:
-    """Means over a window that is centred, and shorter at the ends."""
-    reach = WINDOW // 2
-    return [statistics.fmean(curve[max(0, place - reach) : place + reach + 1]) for place in range(len(curve))]
+    """Means over a window that is centred, and narrower at the ends: the first batch, where all arms are one policy, stays as it is."""
+    last = len(curve) - 1
+    reach = [min(WINDOW // 2, place, last - place) for place in range(len(curve))]
+    return [statistics.fmean(curve[place - wide : place + wide + 1]) for place, wide in enumerate(reach)]

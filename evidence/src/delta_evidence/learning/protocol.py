@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
@@ -15,12 +15,25 @@ from delta_evidence.checks import at_least
 from delta_evidence.judging import knows_decisive
 from delta_evidence.learning.heldout import HeldoutSettings
 from delta_evidence.weighing import study_method
-from delta_rlvr.files import is_number
+from delta_rlvr.files import is_number, plain
 from delta_rlvr.hints import did_you_mean
 from delta_rlvr.models import DEFAULT_POLICY
 from delta_rlvr.tasks import get_task
 
-_NUMBER_AS_TEXT = re.compile(r"[-+]?\d+(\.\d*)?e[-+]?\d+", re.IGNORECASE)
+
+class _Loader(yaml.SafeLoader):
+    """With the numbers of YAML 1.2: version 1.1 reads 1e-3 as text."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
+_REQUIRED = {
+    "question": ", one line that the study answers",
+    "tasks": ", as in `tasks: [phrased-sums]`",
+    "arms": " with a number of seeds each, as in `arms: {dapo: 4, delta: 4}`",
+}
+"""What to write for keys that a file must have."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +94,6 @@ class ArmSettings:
     """Times the mean entropy per token, taken off the loss; below 0 it is a penalty."""
 
     def __post_init__(self) -> None:
-        for name in ("learning_rate", "entropy_bonus"):
-            value = getattr(self, name)
-            if value is not None and not is_number(value):
-                raise ValueError(f"{name}={value!r}: give a number")
         if self.learning_rate is not None and self.learning_rate <= 0:
             raise ValueError(f"learning_rate={self.learning_rate:g}: give more than 0")
 
@@ -177,6 +186,8 @@ class Protocol:
     """Arms that this version cannot run, each with what it was: their outcomes are read, and no run of them is made."""
     training: TrainingSettings = field(default_factory=TrainingSettings)
     heldout: HeldoutSettings = field(default_factory=HeldoutSettings)
+    folder: Path | None = field(default=None, metadata={"written": False})
+    """Where its file lies, and rules beside it."""
 
     def __post_init__(self) -> None:
         if not self.tasks or not self.arms:
@@ -205,16 +216,14 @@ class Protocol:
                 raise ValueError(
                     f"protocol {self.name!r}: heldout.also asks for a score after batch {late[0]}; there are {self.training.batches}"
                 )
-        knowing = [
-            arm
-            for arm in self.arms
-            if arm not in self.retired and "decisive" in study_method(self.settings(arm).method or arm).rule.needs
-        ]
+        # The table of kept outcomes needs neither rules nor problems: whoever runs the protocol is told which file is not there.
+        there = [arm for arm in self.arms if arm not in self.retired and not missing_rule(self.method(arm))]
+        knowing = [arm for arm in there if "decisive" in study_method(self.method(arm)).rule.needs]
         for name in self.tasks:
             try:
                 task = get_task(name)
             except FileNotFoundError:
-                continue  # the table of kept outcomes needs no problems; whoever runs the protocol is told then
+                continue
             if knowing and not knows_decisive(task):
                 raise ValueError(
                     f"protocol {self.name!r}: task {name!r} does not know its decisive tokens; leave {', '.join(knowing)} out"
@@ -224,9 +233,17 @@ class Protocol:
         """An arm's own."""
         return self.arm_settings.get(arm, ArmSettings())
 
-    def methods(self) -> list[str]:
-        """What the arms weigh by."""
-        return [self.settings(arm).method or arm for arm in self.arms]
+    def method(self, arm: str) -> str:
+        """What the arm weighs by. A rule's file is sought beside the protocol, then in the working directory."""
+        spec = self.settings(arm).method or arm
+        file = _rule_file(spec)
+        return str(self.folder / spec) if self.folder and file and (self.folder / file).is_file() else spec
+
+    def as_dict(self) -> dict[str, Any]:
+        """As it is kept beside the outcomes."""
+        values = asdict(self)
+        del values["folder"]
+        return dict(plain(values))
 
     def runs(self) -> list[Run]:
         """Task by task and, within one, seed by seed, so that a study that is stopped has the same seeds of every arm."""
@@ -242,13 +259,24 @@ class Protocol:
         ]
 
 
+def missing_rule(spec: str) -> bool:
+    """Whether the method is a rule whose file is not there."""
+    file = _rule_file(spec)
+    return file is not None and not file.expanduser().is_file()
+
+
+def _rule_file(spec: str) -> Path | None:
+    file = spec.partition("?")[0].rpartition(":")[0]
+    return Path(file) if file.endswith(".py") else None
+
+
 def read_protocols(path: Path) -> list[Protocol]:
     """The protocols of a YAML file: one, or one for each of its `variants`, which say what they change.
 
     Unknown keys are refused: a misspelt setting would otherwise be a default.
     """
     try:
-        written = yaml.safe_load(path.read_text(encoding="utf-8"))
+        written = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # a safe one, with more numbers
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror or error}") from error
     except (UnicodeDecodeError, yaml.YAMLError) as error:
@@ -258,13 +286,14 @@ def read_protocols(path: Path) -> list[Protocol]:
     written = {"name": path.stem, **written}
     variants = written.pop("variants", None)
     if variants is None:
-        return [_protocol(written, str(path))]
+        return [_protocol(written, path)]
     if not isinstance(variants, dict) or not variants:
         raise ValueError(f"{path}: variants are a mapping from names to what they change")
     return [
         _protocol(
             _merged(written, changes or {}, f"{path}: variants.{name}") | {"name": f"{written['name']}/{name}"},
-            f"{path}: variants.{name}",
+            path,
+            f": variants.{name}",
         )
         for name, changes in variants.items()
     ]
@@ -281,29 +310,33 @@ def _merged(base: Mapping[str, Any], changes: Any, where: str) -> dict[str, Any]
     return merged
 
 
-def _protocol(written: dict[str, Any], where: str) -> Protocol:
+def _protocol(written: dict[str, Any], path: Path, place: str = "") -> Protocol:
+    where = f"{path}{place}"
     arms = written.get("arms", {})
     if not isinstance(arms, dict):
         raise ValueError(f"{where}: arms have a number of seeds each, as in `arms: {{dapo: 4, delta: 4}}`")
     own = {arm: dict(given) for arm, given in arms.items() if isinstance(given, dict)}
     seeds = {arm: given.pop("seeds", None) for arm, given in own.items()}
     settings = {arm: _build(ArmSettings, given, f"{where}: arms.{arm}") for arm, given in own.items()}
-    return _build(Protocol, {"tasks": [], **written, "arms": arms | seeds, "arm_settings": settings}, where)
+    if arms:
+        written = {**written, "arms": arms | seeds, "arm_settings": settings}
+    return _build(Protocol, written, where, folder=path.parent)
 
 
-def _build(kind: type, values: Any, where: str) -> Any:
-    """A record of what is written."""
+def _build(kind: type, values: Any, where: str, **given: Any) -> Any:
+    """A record of what is written, and what is `given` beside it."""
     if not isinstance(values, dict):
         raise ValueError(f"{where}: give key: value pairs")
-    known = [one.name for one in fields(kind)]
+    written = [one for one in fields(kind) if one.metadata.get("written", True)]
+    known = [one.name for one in written]
     unknown = sorted(map(str, values.keys() - set(known)))
     if unknown:
         raise ValueError(f"{where}: there is no setting {', '.join(unknown)}; there are {', '.join(known)}")
+    for one in written:
+        if one.default is MISSING and one.default_factory is MISSING and one.name not in values:
+            raise ValueError(f"{where}: add `{one.name}:`{_REQUIRED.get(one.name, '')}")
     hints = get_type_hints(kind)
-    try:
-        return kind(**{key: _value(hints[key], value, f"{where}: {key}") for key, value in values.items()})
-    except TypeError as error:
-        raise ValueError(f"{where}: {error}") from error
+    return kind(**{key: _value(hints[key], value, f"{where}: {key}") for key, value in values.items()}, **given)
 
 
 def _value(hint: Any, value: Any, where: str) -> Any:
@@ -318,6 +351,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         return tuple(_value(get_args(lists[0])[0], one, where) for one in value)
     if len(kinds) == 1 and (records or lists):
         raise ValueError(f"{where}: give {'key: value pairs' if records else 'a list'}")
-    if isinstance(value, str) and _NUMBER_AS_TEXT.fullmatch(value):
-        raise ValueError(f"{where}: YAML reads {value} as text; write a point and a sign, as in 5.0e-4 or 1.0e+2")
+    number = float if float in kinds else int if int in kinds else None
+    if number and value is not None and not (is_number(value) if number is float else isinstance(value, int)):
+        raise ValueError(f"{where}: give a {'' if number is float else 'whole '}number, not {value!r}")
     return value

@@ -17,6 +17,7 @@ from delta_evidence.learning.protocol import Protocol, Run, TrainingSettings
 from delta_evidence.learning.session import Machine, Session
 from delta_evidence.phases import Phases, ProgressLines
 from delta_evidence.stopping import Stop, Stopped
+from delta_evidence.weighing import study_method
 from delta_rlvr.evaluate.results import VERSIONS
 from delta_rlvr.exit_codes import at_work
 from delta_rlvr.files import atomic, dump, locked, now, plain, write_json
@@ -40,7 +41,7 @@ class Study:
         if written is None:
             return
         before = written["protocol"]
-        now_written = plain(asdict(protocol))
+        now_written = protocol.as_dict()
         # A setting that is newer than the folder had its default then.
         for key, kind in (("training", TrainingSettings), ("heldout", HeldoutSettings)):
             before[key] = {**plain(asdict(kind())), **before.get(key, {})}
@@ -75,15 +76,16 @@ class Study:
                 f"--model {self.model} has other weights (SHA-256 {digest}) than the protocol or the runs of {self.folder} (SHA-256 "
                 f"{expected})"
             )
-        specs = [*self.protocol.methods(), *self.protocol.tasks]
-        contents = {spec: digest for spec in specs if (digest := content_digest(spec))}
+        specs = {spec: spec for spec in self.protocol.tasks}
+        specs |= {self.protocol.settings(arm).method or arm: self.protocol.method(arm) for arm in self.protocol.arms}
+        contents = {name: found for name, spec in specs.items() if (found := content_digest(spec))}
         earlier = written.get("contents", {})
         if other := [name for name in contents if earlier.get(name, contents[name]) != contents[name]]:
             raise ValueError(
                 f"{other[0]}: its file has changed since the runs of {self.folder} were made; put it back, or give another --output"
             )
         document = {
-            "protocol": asdict(self.protocol),
+            "protocol": self.protocol.as_dict(),
             "contents": earlier | contents,
             "model_sha256": digest,
             "compute_dtype": machine.precision,
@@ -111,6 +113,11 @@ class Study:
         unknown = sorted(exported - self.protocol.arms.keys())
         if unknown:
             raise ValueError(f"export: {', '.join(unknown)} is not among the arms {', '.join(self.protocol.arms)}")
+        for arm in self.protocol.arms:
+            if arm not in self.protocol.retired:
+                study_method(
+                    self.protocol.method(arm)
+                )  # a rule whose file is not there is told before anything is made
         with locked(self.folder), ProgressLines(Phases(tell=tell)) as progress:
             self.write_protocol(machine)
             model, tokenizer = load_policy(self.model)

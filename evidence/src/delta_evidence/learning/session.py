@@ -146,7 +146,10 @@ class Session:
                 self._collector(tasks),
                 stack.runs,
                 self.protocol.training,
-                arms=self.protocol.arm_settings,
+                arms={
+                    arm: replace(self.protocol.settings(arm), method=self.protocol.method(arm))
+                    for arm in self.protocol.arms
+                },
                 rows_at_once=self.machine.rows,
             )
             state = stack.state()

@@ -22,6 +22,7 @@ from delta_rlvr.evaluate.seeds import (
     p_text,
     p_words,
     paired_floor,
+    too_few_seeds,
 )
 from delta_rlvr.evaluate.significance import SIGNIFICANCE
 from delta_rlvr.score_units import POINTS, ScoreUnit
@@ -34,7 +35,6 @@ class Measure:
     key: str
     """In table.json."""
     name: str
-    heading: str
     score: Callable[[Outcome], float]
     unit: ScoreUnit = POINTS
 
@@ -50,16 +50,15 @@ def _measure(end_point: EndPoint) -> Measure:
         return Measure(
             "batches_to",
             f"rollout batches to {100 * goal:g} %",
-            f"batches to {100 * goal:g} %",
             lambda outcome: batches_to(goal, outcome.curve),
             ScoreUnit(1, "batches", sign=""),
         )
     if isinstance(end_point, HeldoutOver):
         return _scored(Decoding(end_point.temperature), "over")
     if end_point == "held_out":
-        return Measure("heldout", "held-out accuracy", "held-out", _after)
+        return Measure("heldout", "held-out accuracy", _after)
     # Who learns faster has more of it.
-    return Measure("speed", "accuracy over training", "over training", lambda outcome: statistics.fmean(outcome.curve))
+    return Measure("speed", "accuracy over training", lambda outcome: statistics.fmean(outcome.curve))
 
 
 def _scored(decoding: Decoding, what: str) -> Measure:
@@ -74,11 +73,10 @@ def _scored(decoding: Decoding, what: str) -> Measure:
             return statistics.fmean(one["accuracy"] for one in found)
         return last["accuracy"] if what == "end" else last["pass_at"][what]
 
-    words = {"over": "held-out {}over training, {}", "end": "held-out {}at the end, {}"}
-    if what in words:
-        name, heading = (words[what].format(more, how) for more in ("accuracy ", ""))
-        return Measure(f"{key}_{what}", name, heading, score)
-    return Measure(f"{key}_pass_{what}", f"held-out pass@{what} at the end, {how}", f"pass@{what}, {how}", score)
+    names = {"over": "held-out accuracy over training", "end": "held-out accuracy at the end"}
+    if what in names:
+        return Measure(f"{key}_{what}", f"{names[what]}, {how}", score)
+    return Measure(f"{key}_pass_{what}", f"held-out pass@{what} at the end, {how}", score)
 
 
 def _further(protocol: Protocol) -> list[Measure]:
@@ -169,7 +167,7 @@ def study_table(protocol: Protocol, outcomes: Sequence[Outcome]) -> StudyTable:
         if not any(outcome.run.arm == protocol.baseline for outcome in finished):
             continue
         before = statistics.fmean(outcome.before for outcome in here)
-        columns = [Column(measure, _compare(protocol, finished, measure)) for measure in measures]
+        columns = [Column(measure, compare_arms(protocol, finished, measure)) for measure in measures]
         tables.append(TaskTable(task, before, columns, _diverged(protocol, here)))
     if not tables:
         raise ValueError(f"study {protocol.name!r} has no finished run of its baseline {protocol.baseline!r} yet")
@@ -192,11 +190,12 @@ def _primary(
         ]
     else:
         finished = [outcome for outcome in outcomes if outcome.run.task in declared.tasks and outcome.diverged is None]
-        rows = _compare(protocol, finished, measure)
+        rows = compare_arms(protocol, finished, measure)
     return next((row for row in rows if row.method == declared.arm), None)
 
 
-def _compare(protocol: Protocol, outcomes: Sequence[Outcome], measure: Measure) -> list[SeedComparison]:
+def compare_arms(protocol: Protocol, outcomes: Sequence[Outcome], measure: Measure) -> list[SeedComparison]:
+    """Every arm against the baseline, over the tasks and seeds of these runs."""
     scores: dict[str, dict[Any, float]] = {}
     for arm in protocol.arms:
         by_seed = {
@@ -245,15 +244,16 @@ def sentences(table: StudyTable) -> list[str]:
                 "stand where the template asks for them: look at responses with `delta-rlvr train --model MODEL --task TASK`."
             )
             continue
-        for column in task.columns:
+        for place, column in enumerate(task.columns):
             apart = [
                 f"{row.method} {gap_text(row.difference, column.measure.unit)}"
                 for row in column.rows
                 if is_significant(row.p_mann_whitney_holm)
             ]
+            family = [row for one in table.tasks for row in one.columns[place].rows]
             said.append(
                 f"{task.task}, {column.measure.name}: arms that differ from {baseline} at the 5 % level "
-                f"(unpaired over all seeds, Holm): {', '.join(apart) or 'none'}."
+                f"(unpaired over all seeds, Holm): {', '.join(apart) or _none(family, table)}."
             )
         said += [
             f"{task.task}: left out, as they diverged: {arm}, seeds {', '.join(map(str, seeds))}."
@@ -262,28 +262,28 @@ def sentences(table: StudyTable) -> list[str]:
     return said
 
 
+def _none(family: Sequence[SeedComparison], table: StudyTable) -> str:
+    """Why no arm of Holm's family differs, where seeds are too few for any to."""
+    base = max(row.seeds for row in family if row.method == table.protocol.baseline)
+    others = [row.seeds for row in family if row.method != table.protocol.baseline and row is not table.primary]
+    return "none; so few seeds cannot show any" if others and too_few_seeds([base, *others], "unpaired") else "none"
+
+
 def markdown(table: StudyTable) -> str:
-    """The table as docs keep it."""
-    against = f"against {table.protocol.baseline} (95 % interval)"
-    # The paired p-value stands where the study is decided, and with the held-out scores.
-    paired = {"heldout", table.deciding}
+    """The table as docs keep it: a row for every end point and arm."""
+    headings = ["end point", "arm", "seeds", "mean ± SD", f"against {table.protocol.baseline} (95 % interval)"]
+    headings += ["p paired", "p Holm", "p unpaired, Holm"]
     lines = []
     for task in table.tasks:
-        headings = ["arm", "seeds"]
-        for column in task.columns:
-            headings += [f"{column.measure.heading}, mean ± SD", against]
-            headings += ["p paired"] if column.measure.key in paired else []
-            headings += ["p Holm", "p unpaired, Holm"]
         lines += [f"**{task.task}** (held-out before training: {100 * task.before:.1f} %)", ""]
         lines += [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
-        for rows in zip(*(column.rows for column in task.columns), strict=True):
-            cells = [rows[0].method, str(rows[0].seeds)]
-            for column, row in zip(task.columns, rows, strict=True):
-                cells += [mean_text(row, column.measure.unit), gap_text(row.difference, column.measure.unit)]
-                cells += [p_text(row.p_paired)] if column.measure.key in paired else []
-                cells += ["primary" if row is table.primary else p_text(row.p_holm)]
-                cells += [p_text(row.p_mann_whitney_holm)]
-            lines.append(f"| {' | '.join(cells)} |")
+        for column in task.columns:
+            unit = column.measure.unit
+            for row in column.rows:
+                cells = [column.measure.name, row.method, str(row.seeds), mean_text(row, unit)]
+                cells += [gap_text(row.difference, unit), p_text(row.p_paired)]
+                cells += ["primary" if row is table.primary else p_text(row.p_holm), p_text(row.p_mann_whitney_holm)]
+                lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
     return "\n".join(lines)
 

@@ -8,14 +8,14 @@ from typing import Any
 from delta_evidence.drawing import LINES, MARGIN, SOFT, Canvas, DotRows
 from delta_evidence.measured.agreement import LABELS
 from delta_evidence.measured.table import ordered
-from delta_evidence.planted.figure import nothing_to_show
+from delta_evidence.planted.figure import SIDES, nothing_to_show
 from delta_evidence.planted.table import value
 
 PANELS = (
-    ("right_auroc", "AUROC, right responses", LINES[0], 0.5),
-    ("wrong_auroc", "AUROC, wrong responses", LINES[1], 0.5),
-    ("gain", "gain of the update", LINES[2], 0.0),
-    ("aim", "aim: cosine of the mean update", LINES[2], 0.0),
+    ("right_auroc", "AUROC, right responses", SIDES["right"], 0.5),
+    ("wrong_auroc", "AUROC, wrong responses", SIDES["wrong"], 0.5),
+    ("gain", "gain of the update", LINES[0], 0.0),
+    ("aim", "aim: cosine of the mean update", LINES[0], 0.0),
 )
 """Measure, heading, colour, and where its scale has no skill."""
 

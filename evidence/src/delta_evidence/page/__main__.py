@@ -1,4 +1,4 @@
-"""python -m delta_evidence.page: make docs/evidence.md, its figures, and the summary in README, index and FAQ again."""
+"""python -m delta_evidence.page: make docs/evidence.md, its figures, and the summary in README again."""
 
 from __future__ import annotations
 

@@ -8,39 +8,52 @@ from collections.abc import Iterable, Sequence
 
 from delta_evidence.drawing import LINES, MARGIN, RULE, SOFT, WIDTH, Canvas, DotRows, Points
 from delta_evidence.learning.curves import smooth
-from delta_evidence.page.studies import KeptStudy, short_task
+from delta_evidence.page.studies import KeptStudy, Pair, short_task
 from delta_rlvr.evaluate.seeds import mean_over_seeds
 
 SHOWN = 6  # lines a panel
 
 
 class _Rows(DotRows):
-    LABELS = 330
+    LABELS = 340
 
 
 def forest(studies: Iterable[KeptStudy]) -> str:
-    """Every arm of every study of a language model, task by task: over training and at the end."""
-    rows = []
+    """Every arm of every study of a language model against DAPO, task by task: over training and at the end."""
+    rows: list[tuple[str, bool, list[Pair]]] = []  # without pairs: a heading
+    drawn = set()
     for study in studies:
-        if not study.real or study.protocol.baseline != "dapo":
+        if not study.real:
             continue
-        for arm in study.protocol.arms:
-            for task in dict.fromkeys(short_task(name) for name in study.protocol.tasks):
+        for task in dict.fromkeys(short_task(name) for name in study.protocol.tasks):
+            found = []
+            for arm in study.protocol.arms:
                 pairs = [pair for pair in study.pairs(arm) if pair.task == task]
-                if arm != study.protocol.baseline and len(pairs) > 1:
-                    label = f"{_short(arm)}, {task}, lr {study.rate} ({len(pairs)})"
+                # Studies that go on from others hold copies of their runs.
+                runs = (arm, task, tuple(sorted((pair.seed, pair.over_training) for pair in pairs)))
+                if len(pairs) > 1 and runs not in drawn:
+                    drawn.add(runs)
                     declared = study.protocol.primary is not None and study.protocol.primary.arm == arm
-                    rows.append((label, declared, pairs))
+                    found.append((f"{_short(arm)}, {len(pairs)} pairs", declared, pairs))
+            if found:
+                rows += [(f"{study.name}: {task}, lr {study.rate}", False, []), *found]
     canvas = Canvas()
     canvas.text(MARGIN, 36, "Every arm against DAPO, paired by seed", size=15, bold=True)
-    words = "Points, with Student's 95 % intervals; in brackets the pairs. Blue: the study's primary arm. Beyond the scale: at its end."
+    words = (
+        "Points, with Student's 95 % intervals. Blue: the study's primary arm. Beyond the scale: at its end. "
+        "patched-: from a copy of DelTA that was changed by hand. Left out: a study that tunes rates."
+    )
     canvas.text(MARGIN, 58, words, fill=SOFT)
-    dots = _Rows(canvas, [label for label, _, _ in rows], 104, 2)
+    dots = _Rows(canvas, [label if pairs else "" for label, _, pairs in rows], 104, 2)
+    for number, (label, _, pairs) in enumerate(rows):
+        if not pairs:
+            canvas.text(MARGIN + 4, dots.y(number) + 4, label, size=11, bold=True)
     for place, (title, name) in enumerate((("over training", "over_training"), ("at the end", "at_the_end"))):
         scale = dots.panel(place, title, -8, 8, 2, 0)
         for number, (_, declared, pairs) in enumerate(rows):
-            mean = mean_over_seeds([100 * getattr(pair, name) for pair in pairs])
-            dots.dot(number, scale, mean.mean, mean.low, mean.high, LINES[0] if declared else SOFT)
+            if pairs:
+                mean = mean_over_seeds([100 * getattr(pair, name) for pair in pairs])
+                dots.dot(number, scale, mean.mean, mean.low, mean.high, LINES[0] if declared else SOFT)
     return canvas.svg(dots.bottom + 34)
 
 
@@ -65,14 +78,17 @@ def paths(studies: Sequence[KeptStudy]) -> str:
     return canvas.svg(84 + math.ceil(len(panels) / columns) * (height + 40))
 
 
+def mean_path(study: KeptStudy, task: str, arm: str) -> Points:
+    """Entropy and accuracy along an arm's training: means over seeds, smoothed."""
+    runs = [one for one in study.finished if (one.run.arm, one.run.task) == (arm, task)]
+    curves = ([one.entropy for one in runs], [one.curve for one in runs])
+    columns = [smooth([statistics.fmean(values) for values in zip(*each, strict=True)]) for each in curves]
+    return list(zip(*columns, strict=True))
+
+
 def _panel(canvas: Canvas, study: KeptStudy, task: str, left: float, top: float, width: float, height: float) -> None:
-    lines: dict[str, Points] = {}
-    for arm in study.protocol.arms:
-        runs = [one for one in study.outcomes if (one.run.arm, one.run.task, one.diverged) == (arm, task, None)]
-        if runs and len(lines) < SHOWN:
-            entropy = smooth([statistics.fmean(values) for values in zip(*(one.entropy for one in runs), strict=True)])
-            accuracy = smooth([statistics.fmean(values) for values in zip(*(one.curve for one in runs), strict=True)])
-            lines[arm] = list(zip(entropy, accuracy, strict=True))
+    lines: dict[str, Points] = {arm: path for arm in study.protocol.arms if (path := mean_path(study, task, arm))}
+    lines = dict(list(lines.items())[:SHOWN])
     everything = [point for line in lines.values() for point in line]
     low, high = (math.log10(end(x for x, _ in everything)) for end in (min, max))
     most = 0.1 * math.ceil(10 * max(y for _, y in everything))

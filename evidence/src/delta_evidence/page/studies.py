@@ -6,19 +6,19 @@ import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import yaml
 
-from delta_evidence.learning.outcome import Outcome, read_outcomes
+from delta_evidence.leaderboard import BASELINE, MODELS
+from delta_evidence.learning.outcome import RUNS, Outcome, read_outcomes
 from delta_evidence.learning.protocol import Protocol, read_protocols
 from delta_evidence.learning.table import StudyTable, study_table
+from delta_rlvr.tasks import BUILT_IN
 
-MODELS = {
-    "builtin": "bundled policy",
-    "smollm2-135m": "SmolLM2-135M",
-    "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf": "Qwen2.5-Coder-0.5B",
-}
+EXAMPLE = "example"
+"""The annotated protocol."""
 _TASKS = {"small_word_problems.jsonl": "word problems", "gsm8k": "GSM8K"}
 
 
@@ -29,10 +29,17 @@ class KeptStudy:
     name: str
     protocol: Protocol
     outcomes: Sequence[Outcome]
-    table: StudyTable
-    committed: str | None
+    committed: str | None = None
     """The commit that brought the protocol, before the runs."""
-    note: str
+    note: str = ""
+
+    @cached_property
+    def table(self) -> StudyTable:
+        return study_table(self.protocol, self.outcomes)
+
+    @property
+    def finished(self) -> list[Outcome]:
+        return [one for one in self.outcomes if one.diverged is None]
 
     @property
     def model(self) -> str:
@@ -41,7 +48,7 @@ class KeptStudy:
     @property
     def real(self) -> bool:
         """Of a language model, not of a policy that was made for its task."""
-        return self.protocol.model != "builtin"
+        return any(task.partition("?")[0] not in BUILT_IN for task in self.protocol.tasks)
 
     @property
     def rate(self) -> str:
@@ -49,11 +56,11 @@ class KeptStudy:
         return "own" if own else f"{self.protocol.training.learning_rate:g}".replace("e-0", "e-")
 
     def pairs(self, arm: str) -> Iterator[Pair]:
-        """The arm's finished runs with the baseline's of the same task and seed."""
-        finished = {(one.run.task, one.run.seed, one.run.arm): one for one in self.outcomes if one.diverged is None}
+        """The arm's finished runs with DAPO's of the same task and seed."""
+        finished = {(one.run.task, one.run.seed, one.run.arm): one for one in self.finished}
         for (task, seed, name), own in finished.items():
-            base = finished.get((task, seed, self.protocol.baseline))
-            if name == arm != self.protocol.baseline and base is not None:
+            base = finished.get((task, seed, BASELINE))
+            if name == arm != BASELINE and base is not None:
                 yield Pair(short_task(task), seed, own, base)
 
 
@@ -94,6 +101,18 @@ def read_studies(evidence: Path) -> list[KeptStudy]:
     return [_read(evidence, **entry) for entry in listed]
 
 
+def kept_studies(evidence: Path) -> list[KeptStudy]:
+    """All studies with outcomes, declared or not."""
+    results = evidence / "results"
+    return [_read(evidence, str(place.parent.relative_to(results))) for place in sorted(results.rglob(RUNS))]
+
+
+def waiting(evidence: Path) -> list[str]:
+    """Protocols without outcomes; one shows the keys alone."""
+    names = sorted(path.stem for path in (evidence / "protocols").glob("*.yaml"))
+    return [name for name in names if name != EXAMPLE and not (evidence / "results" / name).exists()]
+
+
 def _read(evidence: Path, study: str, committed: str | None = None, note: str = "") -> KeptStudy:
     path = evidence / "protocols" / f"{study.partition('/')[0]}.yaml"
     protocols = {protocol.name: protocol for protocol in read_protocols(path)}
@@ -103,8 +122,7 @@ def _read(evidence: Path, study: str, committed: str | None = None, note: str = 
     outcomes = [_counted(one, training.prompts * training.group) for one in read_outcomes(evidence / "results" / study)]
     if not outcomes:
         raise ValueError(f"studies.yaml: {evidence / 'results' / study} has no outcomes")
-    table = study_table(protocols[study], outcomes)
-    return KeptStudy(study, protocols[study], outcomes, table, committed, note)
+    return KeptStudy(study, protocols[study], outcomes, committed, note)
 
 
 def _counted(outcome: Outcome, responses: int) -> Outcome:

@@ -10,20 +10,24 @@ from collections.abc import Iterable, Sequence
 from itertools import count
 from pathlib import Path
 
+import numpy as np
 from scipy import stats
 
-from delta_evidence.learning.outcome import read_outcomes
-from delta_evidence.learning.table import Measure
-from delta_evidence.page.figures import forest, paths
-from delta_evidence.page.studies import KeptStudy, Pair, read_studies, short_task
+from delta_evidence.leaderboard import markdown_table
+from delta_evidence.learning.outcome import Outcome
+from delta_evidence.learning.table import Measure, compare_arms
+from delta_evidence.page.figures import forest, mean_path, paths
+from delta_evidence.page.studies import KeptStudy, Pair, kept_studies, read_studies, short_task, waiting
 from delta_rlvr.evaluate.bootstrap import Interval
-from delta_rlvr.evaluate.seeds import gap_text, mean_over_seeds
+from delta_rlvr.evaluate.seeds import SeedComparison, adjust, gap_text, mean_over_seeds
 from delta_rlvr.evaluate.significance import detectable_in_spreads, sign_flip_test
 
 SHARED = ("README.md",)
 """Pages that have the summary between two marks."""
 EARLIER = "smollm2-chain-sum-controls-200"
 """DAPO and DelTA at 1e-5 on the seeds of `smollm2-learning-rate`, from before `smollm2-explain`."""
+FAMILY = ("greedy_over", "speed", "greedy_end", "t0.6_end", "t1_end", "t1_pass_8")
+"""What `smollm2-greedy-judge` declares: its primary end point, and those that Holm's correction covers with it."""
 _WHOLE = ("|", "#", "!", "<!--", "    ")
 """How lines begin that stay whole: tables, headings, images, comments and code."""
 _ITEM = re.compile(r"(?:-|\d+\.) ")
@@ -39,7 +43,7 @@ def pages(root: Path) -> dict[Path, str]:
     page = (evidence / "page.md").read_text(encoding="utf-8")
     made = {
         root / "docs" / "evidence.md": wrapped(page.format(**blanks, summary=summary.strip())),
-        root / "docs" / "figures" / "evidence_forest.svg": forest(studies),
+        root / "docs" / "figures" / "evidence_forest.svg": forest(kept_studies(evidence)),
         root / "docs" / "figures" / "evidence_entropy.svg": paths(studies),
     }
     for name in SHARED:
@@ -88,7 +92,13 @@ def fill(studies: Sequence[KeptStudy], evidence: Path) -> dict[str, str]:
         _pooled("Qwen2.5-Coder-0.5B, GSM8K", qwen),
         _pooled("bundled policy, two tasks", tiny),
     ]
-    judged = by_name["smollm2-greedy-judge"]
+    judged = _declared(by_name["smollm2-greedy-judge"])
+    scalar, penalty = (
+        {key: _mean(judged[key, arm]) for key in FAMILY} for arm in ("delta-scalar", "dapo with an entropy penalty")
+    )
+    real = [study for study in studies if study.real]
+    sizes = sorted(size for study in real for size in _ranks(study))
+    below = sorted(_below(study) for study in real if study.model == "SmolLM2-135M" and list(study.pairs("delta")))
     return {
         "smollm2": _gap(_over(smollm2)),
         "smollm2_pairs": str(len(smollm2)),
@@ -104,37 +114,35 @@ def fill(studies: Sequence[KeptStudy], evidence: Path) -> dict[str, str]:
         "entropy_p": _p(line.pvalue),
         "level": _gap(Interval(line.intercept, line.intercept - reach, line.intercept + reach, 0.95, 0)),
         "greedy": _greedy_table(judged),
-        "greedy_pairs": str(len(_greedy(judged, "fading"))),
-        "greedy_scalar": _gap(_greedy(judged, "delta-scalar")),
-        "greedy_fading": _gap(_greedy(judged, "fading")),
-        "sampled_fading": _gap(_over(judged.pairs("fading"))),
+        "greedy_pairs": str(judged["speed", "fading"].pairs),
+        "family": str(len(judged) - 1),
+        "greedy_scalar": gap_text(judged["greedy_over", "delta-scalar"].difference),
+        "holm_scalar": _p(judged["greedy_over", "delta-scalar"].p_holm),
+        "sampled_scalar": gap_text(judged["speed", "delta-scalar"].difference),
+        "greedy_means": f"{penalty['greedy_over']:+.1f} and {scalar['greedy_over']:+.1f}",
+        "sampled_apart": f"{scalar['speed'] - penalty['speed']:.1f}",
+        "later_draw": f"{100 * statistics.fmean(_over(by_name['smollm2-explain'].pairs('delta'))):+.1f}",
+        "ranks": f"{sizes[0]:.2f} to {sizes[-1]:.2f}",
+        "below": f"{below[0]:.1f} to {below[-1]:.1f}",
+        "qwen_below": f"{_below(by_name['qwen-gsm8k']):.1f}",
+        "waiting": ", ".join(f"`{name}`" for name in waiting(evidence)),
         "corner_lowest": _lowest(corners, "confidence?right=-0.4&wrong=0.4"),
         "dapo_lowest": _lowest(corners, "dapo"),
         "primaries": _primaries(studies),
         "notes": "; ".join(f"`{study.name}`: {study.note}" for study in studies if study.note),
-        "pooled": _table(["model", "pairs", "over training", "p", "at the end", "p"], pooled),
+        "pooled": markdown_table(["model", "pairs", "over training", "p", "at the end", "p"], pooled),
         "steps": str(max(study.protocol.training.steps for study in studies)),
         "draws": _draws(by_name[EARLIER], by_name["smollm2-explain"]),
         "seeds": _seeds(studies),
-        "details": "\n".join(f"- [{title}](../evidence/docs/{name}.md)" for name, title in DETAILS.items()),
-        **_rates(evidence),
+        **_rates({study.name: study for study in kept_studies(evidence)}),
     }
-
-
-DETAILS = {
-    "smollm2": "SmolLM2-135M",
-    "qwen": "Qwen2.5-Coder-0.5B",
-    "tiny_policies": "Tiny policies",
-    "credit": "Where the credit lands",
-    "studies": "Studies of your own",
-}
 
 
 def _distinct(studies: Iterable[KeptStudy], arm: str = "delta") -> list[Pair]:
     """The arm's pairs with DAPO, each task and seed once, by its first run; the pilots are in no list of declared studies."""
     kept: dict[tuple[str, int], Pair] = {}
     for study in studies:
-        for pair in study.pairs(arm) if study.protocol.baseline == "dapo" else ():
+        for pair in study.pairs(arm):
             kept.setdefault((pair.task, pair.seed), pair)
     return list(kept.values())
 
@@ -161,11 +169,6 @@ def _flips(values: Sequence[float]) -> float:
     return sign_flip_test(values, [0.0] * len(values)).p
 
 
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
-
-
 def _primaries(studies: Iterable[KeptStudy]) -> str:
     rows = []
     for study in studies:
@@ -186,7 +189,9 @@ def _primaries(studies: Iterable[KeptStudy]) -> str:
                 study.committed or "-",
             ]
         )
-    return _table(["study", "model, task", "declared, against `dapo`", "pairs", "difference", "p", "committed"], rows)
+    return markdown_table(
+        ["study", "model, task", "declared, against `dapo`", "pairs", "difference", "p", "committed"], rows
+    )
 
 
 def _deciding(study: KeptStudy) -> Measure:
@@ -208,66 +213,112 @@ def _last_fifth(pairs: Iterable[Pair]) -> list[float]:
     return gaps
 
 
-def _greedy(study: KeptStudy, arm: str) -> list[float]:
-    score = _deciding(study).score
-    return [score(pair.own) - score(pair.base) for pair in study.pairs(arm)]
-
-
-def _greedy_table(study: KeptStudy) -> str:
-    rows = []
-    for arm in study.protocol.arms:
-        if gaps := _greedy(study, arm):
-            sampled = _over(study.pairs(arm))
-            rows.append([f"`{arm}`", _gap(gaps), _p(_flips(gaps)), _gap(sampled), _p(_flips(sampled))])
-    return _table(["arm", "greedy", "p", "rollouts at T = 1", "p"], rows)
-
-
-def _rates(evidence: Path) -> dict[str, str]:
-    """DAPO and DelTA at four learning rates on the same seeds, and what DAPO gains by the better one."""
-    folders = {
-        "5e-6": "smollm2-learning-rate/half",
-        "1e-5": "smollm2-explain",
-        "2e-5": "smollm2-learning-rate/twice",
-        "4e-5": "smollm2-learning-rate/four-times",
+def _declared(study: KeptStudy) -> dict[tuple[str, str], SeedComparison]:
+    """The comparisons that a study declares (`FAMILY`), by measure and arm: pairs of all its tasks, Holm over all but the primary."""
+    measures = {column.measure.key: column.measure for column in study.table.tasks[0].columns}
+    rows = {
+        (key, row.method): row
+        for key in FAMILY
+        for row in compare_arms(study.protocol, study.finished, measures[key])
+        if row.method != study.protocol.baseline
     }
-    over: dict[tuple[str, str], dict[int, float]] = {}
-    end: dict[tuple[str, str], dict[int, float]] = {}
-    for rate, folder in (*folders.items(), (EARLIER, EARLIER)):
-        for one in read_outcomes(evidence / "results" / folder):
-            if one.after is not None:
-                over.setdefault((rate, one.run.arm), {})[one.run.seed] = statistics.fmean(one.curve)
-                end.setdefault((rate, one.run.arm), {})[one.run.seed] = one.after
+    assert study.protocol.primary is not None
+    primary = (study.table.deciding, study.protocol.primary.arm)
+    family = [key for key in rows if key != primary]
+    return rows | dict(zip(family, adjust([rows[key] for key in family]), strict=True))
 
-    def gaps(scores: dict[tuple[str, str], dict[int, float]], rate: str) -> list[float]:
-        dapo, delta = scores[rate, "dapo"], scores[rate, "delta"]
-        return [delta[seed] - dapo[seed] for seed in sorted(dapo.keys() & delta.keys())]
 
+def _greedy_table(declared: dict[tuple[str, str], SeedComparison]) -> str:
     rows = []
-    for rate in folders:
-        levels = [f"{100 * statistics.fmean(over[rate, arm].values()):.1f}" for arm in ("dapo", "delta")]
-        rows.append([rate, *levels, _gap(gaps(over, rate)), _p(_flips(gaps(over, rate))), _gap(gaps(end, rate))])
-    table = _table(["learning rate", "DAPO", "DelTA", "difference", "p", "at the end"], rows)
-    blanks = {"rates": table}
-    for name, rate in (("", "1e-5"), ("_other", EARLIER)):
-        gain = [over["2e-5", "dapo"][seed] - value for seed, value in over[rate, "dapo"].items()]
-        slope = [a - b for a, b in zip(gaps(over, "2e-5"), gaps(over, rate), strict=True)]
-        blanks |= {f"rate_gain{name}": _gap(gain), f"rate_slope{name}": _gap(slope)}
+    for arm in dict.fromkeys(arm for _, arm in declared):
+        cells = [f"`{arm}`"]
+        for key in FAMILY[:2]:
+            row = declared[key, arm]
+            holm = "primary" if row.p_holm is None else _p(row.p_holm)
+            cells += [gap_text(row.difference), _p(row.p_paired), holm]
+        rows.append(cells)
+    return markdown_table(["arm", "greedy", "p", "p Holm", "rollouts at T = 1", "p", "p Holm"], rows)
+
+
+def _mean(row: SeedComparison) -> float:
+    assert row.difference is not None
+    return 100 * row.difference.mean
+
+
+def _ranks(study: KeptStudy) -> Iterable[float]:
+    """Size of the rank correlation of DelTA's weight with 1 - p, by task and side."""
+    for task in study.protocol.tasks:
+        runs = [one.diagnostics for one in study.outcomes if (one.run.arm, one.run.task) == ("delta", task)]
+        for side in ("rank_positive", "rank_negative"):
+            means = [statistics.fmean(filter(None, run[side])) for run in runs if side in run]
+            if means:
+                yield abs(statistics.fmean(means))
+
+
+def _below(study: KeptStudy) -> float:
+    """Points by which DelTA's path lies below DAPO's at equal entropy: the mean over the log-entropies that both pass."""
+    gaps = []
+    for task in study.protocol.tasks:
+        (x, y), (base_x, base_y) = (
+            (np.log([one for one, _ in path]), np.array([one for _, one in path]))
+            for path in (mean_path(study, task, arm) for arm in ("delta", "dapo"))
+        )
+        shared = np.linspace(max(x.min(), base_x.min()), min(x.max(), base_x.max()), 101)
+        # Entropy falls along a path, but for a wiggle.
+        falls, base_falls = x.argsort(), base_x.argsort()
+        gaps.append(np.interp(shared, base_x[base_falls], base_y[base_falls]) - np.interp(shared, x[falls], y[falls]))
+    return 100 * float(np.mean(gaps))
+
+
+def _rates(kept: dict[str, KeptStudy]) -> dict[str, str]:
+    """DAPO and DelTA at four learning rates on the same seeds, and what DAPO gains by the better one."""
+    names = (
+        "smollm2-learning-rate/half",
+        "smollm2-explain",
+        "smollm2-learning-rate/twice",
+        "smollm2-learning-rate/four-times",
+    )
+    rates = {kept[name].rate: _by_seed(kept[name]) for name in names}
+    rows = []
+    for rate, pairs in rates.items():
+        levels = [
+            statistics.fmean(map(_speed, runs)) for runs in zip(*((one.base, one.own) for one in pairs), strict=True)
+        ]
+        over = _over(pairs)
+        rows.append(
+            [rate, *(f"{100 * level:.1f}" for level in levels), _gap(over), _p(_flips(over)), _gap(_end(pairs))]
+        )
+    blanks = {"rates": markdown_table(["learning rate", "DAPO", "DelTA", "difference", "p", "at the end"], rows)}
+    better = rates["2e-5"]
+    for name, pairs in (("", rates["1e-5"]), ("_other", _by_seed(kept[EARLIER]))):
+        gain = [_speed(new.base) - _speed(old.base) for new, old in zip(better, pairs, strict=True)]
+        slope = [new.over_training - old.over_training for new, old in zip(better, pairs, strict=True)]
+        last = [Pair(new.task, new.seed, new.base, old.base).at_the_end for new, old in zip(better, pairs, strict=True)]
+        blanks |= {f"rate_gain{name}": _gap(gain), f"rate_slope{name}": _gap(slope), f"rate_end{name}": _gap(last)}
+        blanks |= {f"rate_gain{name}_mean": f"{100 * statistics.fmean(gain):+.1f}"}
     return blanks
 
 
+def _by_seed(study: KeptStudy) -> list[Pair]:
+    return sorted(study.pairs("delta"), key=lambda pair: pair.seed)
+
+
+def _speed(run: Outcome) -> float:
+    return statistics.fmean(run.curve)
+
+
 def _lowest(study: KeptStudy, arm: str) -> str:
-    return f"{100 * min(statistics.fmean(one.curve) for one in study.outcomes if one.run.arm == arm):.0f}"
+    return f"{100 * min(_speed(one) for one in study.outcomes if one.run.arm == arm):.0f}"
 
 
 def _draws(first: KeptStudy, second: KeptStudy) -> str:
-    """The same arm and seeds in two studies."""
+    """The same arms and seeds in two studies."""
+    both = list(zip(_by_seed(first), _by_seed(second), strict=True))
     words = []
-    for arm in ("dapo", "delta"):
-        runs = [
-            {one.run.seed: statistics.fmean(one.curve) for one in study.outcomes if one.run.arm == arm}
-            for study in (first, second)
-        ]
-        gaps = [runs[1][seed] - runs[0][seed] for seed in runs[0].keys() & runs[1].keys()]
+    for arm, gaps in (
+        ("dapo", [_speed(new.base) - _speed(old.base) for old, new in both]),
+        ("delta", [_speed(new.own) - _speed(old.own) for old, new in both]),
+    ):
         fell = sum(gap < 0 for gap in gaps)
         words.append(f"`{arm}` moved by {_gap(gaps)} (p = {_p(_flips(gaps))}; down in {fell} of {len(gaps)} seeds)")
     return f"{', '.join(words)}."
@@ -290,7 +341,9 @@ def _seeds(studies: Iterable[KeptStudy]) -> str:
             spread = 100 * statistics.stdev(size(pairs))
             row += [f"{spread:.1f}", ", ".join(str(_needed(spread, points)) for points in (1, 2, 3))]
         rows.append(row)
-    return _table(["model, task", "over training: SD of a pair", "pairs", "at the end: SD of a pair", "pairs"], rows)
+    return markdown_table(
+        ["model, task", "over training: SD of a pair", "pairs", "at the end: SD of a pair", "pairs"], rows
+    )
 
 
 def _needed(spread: float, points: float) -> int:

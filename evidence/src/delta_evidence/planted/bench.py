@@ -176,6 +176,8 @@ class CreditBench(Bench[PlantedSettings]):
         return records
 
     def _agreement(self, policy: StackedPolicy, rollouts: Rollouts) -> list[dict[str, Any]]:
+        if not any(isinstance(one.rule, Delta) for one in self.settings.compared):
+            return []  # nobody asked for a rule that has a proxy
         parameters = sum(parameter.numel() for parameter in policy.parameters())
         rows = small_sample(rollouts, min(self.settings.agreement_tokens, _GRADIENT_FLOATS // parameters))
         if not len(rows):

@@ -11,7 +11,8 @@ from delta_evidence.methods import label
 from delta_evidence.planted.conditions import CLEAN, NOISE, SHUFFLED
 from delta_evidence.planted.table import Row, by_method, select, value
 
-SIDES = {"right": LINES[0], "wrong": LINES[1]}
+SIDES = {"right": LINES[2], "wrong": LINES[3]}
+"""Their colours, here as on the page of a run."""
 MARKS = ("circle", "square", "triangle", "diamond")
 
 
@@ -99,7 +100,7 @@ def _gains(dots: DotRows, rows: Sequence[Row]) -> None:
     low, high = math.floor(low / step) * step, math.ceil(high / step) * step
     scale = dots.panel(2, "cosine with the oracle's update, against DAPO", low, high, step, middle=0.0)
     for number, gain in enumerate(gains):
-        dots.dot(number, scale, gain.mean, gain.low, gain.high, LINES[2])
+        dots.dot(number, scale, gain.mean, gain.low, gain.high, LINES[0])
 
 
 def _noise(canvas: Canvas, result: dict[str, Any], above: float) -> float:

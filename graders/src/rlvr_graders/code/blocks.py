@@ -12,7 +12,7 @@ import re
 import textwrap
 from collections.abc import Callable
 
-from rlvr_graders.code.syntax import GIVEN, LONGEST_PARSED, Block, is_remark, parse
+from rlvr_graders.code.syntax import GIVEN, LONGEST_PARSED, Block, is_remark, kept_for_lines, parse
 
 MOST_CUTS = 24  # how often prose is cut off before a text is given up,
 MOST_PARSED = 2_000_000  # and how many characters are parsed for that
@@ -140,7 +140,21 @@ def _is_escaped(text: str, tree: ast.Module) -> bool:
 
 
 def _own_lines(text: str) -> str:
-    """The text with every fence on a line of its own, and nothing but a language behind it."""
+    """The text with every fence on a line of its own, but as it stands where that parses: a program may print fences."""
+    pieces, at = [], 0
+    fences = _fences(text)
+    for number, opening in enumerate(fences):
+        for closing in fences[number + 1 : number + 1 + MOST_INNER_FENCES]:
+            body = _source(text, opening, closing.start())
+            if opening.start() < at or closing["label"] or "`" not in body or not isinstance(parse(body), ast.Module):
+                continue
+            pieces += [_mended_fences(text[at : opening.start()]), text[opening.start() : closing.start()]]
+            at = closing.start()
+            break
+    return "".join([*pieces, _mended_fences(text[at:])])
+
+
+def _mended_fences(text: str) -> str:
     text = ONE_LINE.sub(r"\g<lead>\g<fence>\g<info>\n\g<fence>", text)
     text = AT_LINE_END.sub(_before_a_fence, text)
     return MORE_BEHIND.sub(_behind_a_fence, text)
@@ -250,11 +264,19 @@ def _parsing_parts(text: str) -> list[Block]:
                 break
             cuts, left = cuts - 1, left - len(source)
             error = 1 if isinstance(tree, ast.Module) else tree.lineno or 1
-            end = at + min(error - 1, end - at - 1)
+            end = complete_until(lines, at, at + min(error - 1, end - at - 1))
         at = max(end, at + 1)
     return blocks
 
 
+def complete_until(lines: list[str], at: int, end: int) -> int:
+    """`end`, or where the decorators begin that stand before it, with nothing to decorate."""
+    while end > at and lines[end - 1].lstrip().startswith("@"):
+        end -= 1
+    return end
+
+
+@kept_for_lines
 def _may_begin(line: str) -> bool:
     """Whether a line may be the first of a program: it looks like a statement, does something, or goes on in the next line."""
     if STATEMENT.match(line):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import keyword
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
@@ -38,7 +39,7 @@ class FunctionTests:
     absolute_tolerance: float = 0.0
     """Numbers may differ by this much."""
     relative_tolerance: float = 0.0
-    """Numbers may differ by this share of the expected one."""
+    """Numbers may differ by this share of the expected one, where that is a float."""
     comparison: Comparison = "equal"
     """"equal"; "set": the same elements in any order and number; "not_none": True means anything but None."""
     tuples_as_lists: bool = False
@@ -142,7 +143,7 @@ def _survives_json(value: Any) -> bool:
     return value is None or isinstance(value, (bool, int, float, str))
 
 
-def load_tests(fields: dict[str, Any]) -> CodeTests:
+def load_tests(fields: Mapping[str, Any]) -> CodeTests:
     """The record that `dump_tests` wrote."""
     fields = dict(fields)
     kind = fields.pop("kind")

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterator
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from rlvr_graders.code.cases import Call, FunctionTests, StdioTests
@@ -25,17 +26,29 @@ NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,399})(\.[0-9]{1,400})?(e[+-]?[0-9]{1,4})
 BLANKS = re.compile(r"([ \t]+)")
 
 
-def answer_matches(encoded: bytes, call: Call, tests: FunctionTests) -> bool:
+def most_items(call: Call, tests: FunctionTests) -> int:
+    """As many bytes as an accepted value has, of which each of its items takes one."""
+    if tests.comparison == "not_none":
+        return 1 << 32
+    longest = max(len(encode(value)) for value in (call.expected, *call.alternatives))
+    return longest + (MORE_AS_SET if tests.comparison == "set" else 0)
+
+
+def most_bytes(items: int) -> int:
+    """The longest answer, in `wire` form or in characters, that is looked at where a right one has so many."""
+    return LONGER * items + MORE_BYTES
+
+
+def answer_matches(encoded: bytes, call: Call, tests: FunctionTests, most: int | None = None) -> bool:
     """Compare a return value, in `wire` form, with the expectation and its alternatives."""
     if tests.comparison == "not_none":  # nothing has to be unpacked
         return (encoded not in (b"N", b"F")) == call.expected
     accepted = (call.expected, *call.alternatives)
-    longest = max(len(encode(value)) for value in accepted)
-    most = longest + (MORE_AS_SET if tests.comparison == "set" else 0)
-    if len(encoded) > LONGER * most + MORE_BYTES:
+    most = most_items(call, tests) if most is None else most
+    if len(encoded) > most_bytes(most):
         return False
     try:
-        value = decode(encoded, most)  # equal values have as many items, and each takes a byte
+        value = decode(encoded, most)
         if tests.comparison == "set":
             return any(_same_elements(value, wanted) for wanted in accepted)
     except WireError:
@@ -85,17 +98,19 @@ def _numbers_match(value: Any, wanted: Any, tests: FunctionTests | StdioTests) -
     if absolute == 0 and relative == 0:
         return False
     try:
+        if isinstance(wanted, int):  # a share of a whole number is for fractions; and 1e18 - (10**18 + 1) is 0.0
+            return isinstance(value, (int, float)) and abs(Fraction(value) - wanted) <= absolute
         # Infinity is near nothing, and everything would be within a share of it.
         near = abs(value - wanted) <= absolute + relative * abs(wanted)
         return near and math.isfinite(abs(value)) and math.isfinite(abs(wanted))
-    except OverflowError:  # an integer beyond every float
+    except (OverflowError, ValueError):  # an integer beyond every float; infinity and not-a-number are no fractions
         return False
 
 
 def output_matches(output: str, wanted: str, tests: StdioTests) -> bool:
     """Compare printed text line by line. Blanks at the end of a line, and empty lines before and after the text, do
     not count; numbers may be written with more or fewer digits after the point."""
-    if len(output) > LONGER * len(wanted) + MORE_BYTES:
+    if len(output) > most_bytes(len(wanted)):
         return False
     mine, theirs = _lines(output), _lines(wanted)
     return len(mine) == len(theirs) and all(

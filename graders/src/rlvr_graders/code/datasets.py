@@ -11,7 +11,7 @@ import json
 import math
 import pickle
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rlvr_graders.code.cases import (
@@ -69,16 +69,12 @@ def parse_tests(value: Any) -> CodeTests:
         except ValueError as error:
             raise ValueError(f"tests are a text that is not JSON: {error}") from None
     if isinstance(value, Mapping):
-        if "kind" in value:
-            return load_tests(dict(value))
-        if "inputs" in value and "outputs" in value:
-            return inputs_outputs_tests(value)
-        if "public_test_cases" in value:
-            return livecodebench_tests(value)
-        if "test_list" in value:
-            return mbpp_tests(value)
-        if "test" in value and "entry_point" in value:
-            return humaneval_tests(value)
+        try:
+            for mark, read in SHAPES.items():
+                if mark <= value.keys():
+                    return read(value)
+        except KeyError as error:
+            raise ValueError(f"tests with the fields {sorted(value)} lack {error}") from None
         raise ValueError(f"no known shape of tests has the fields {sorted(value)}")
     if isinstance(value, Sequence) and value and all(isinstance(row, Mapping) for row in value):
         return _livecodebench_cases(list(value), None)
@@ -145,7 +141,8 @@ def reference_answers(
     """What a reference solution returns, run in a sandbox like any other program."""
     runner = Runner(settings or CodeSettings())
     try:
-        return [decode(answer) for answer in runner.calls(program, entry, arguments)]
+        calls = [(given, runner.settings.output_bytes) for given in arguments]
+        return [decode(answer) for answer in runner.calls(program, entry, calls)]
     except ProgramFailure as failure:
         raise ValueError(f"the reference solution of {entry} fails: {failure}") from None
 
@@ -269,16 +266,26 @@ def inputs_outputs_tests(row: Mapping[str, Any]) -> CodeTests:
     if not function:
         runs = [Run(_text(given), _text(wanted)) for given, wanted in zip(inputs, outputs, strict=True)]
         return StdioTests(tuple(runs), absolute_tolerance=1e-8, relative_tolerance=1e-5)
+    # Answers may be wrapped in lists. Nothing says so, but then all of them are.
+    wrapped = all(isinstance(wanted, list) and len(wanted) == 1 for wanted in outputs)
     calls = []
     for given, wanted in zip(inputs, outputs, strict=True):
         if isinstance(given, str):  # LiveCodeBench's form: an argument a line, each in JSON
             given, wanted = [json.loads(line) for line in given.split("\n")], json.loads(wanted)
             calls.append(Call(tuple(given), wanted))
         else:
-            # A single answer may be wrapped in a list, and nothing in the row says whether it is.
-            unwrapped = (wanted[0],) if isinstance(wanted, list) and len(wanted) == 1 else ()
-            calls.append(Call(tuple(given), wanted, unwrapped))
+            calls.append(Call(tuple(given), wanted, (wanted[0],) if wrapped else ()))
     return FunctionTests(function, tuple(calls), 1e-8, 1e-5, tuples_as_lists=True, preamble=LEETCODE_PREAMBLE)
+
+
+# The fields by which parse_tests knows them.
+SHAPES: dict[frozenset[str], Callable[[Mapping[str, Any]], CodeTests]] = {
+    frozenset({"kind"}): load_tests,
+    frozenset({"inputs", "outputs"}): inputs_outputs_tests,
+    frozenset({"public_test_cases"}): livecodebench_tests,
+    frozenset({"test_list"}): mbpp_tests,
+    frozenset({"test", "entry_point"}): humaneval_tests,
+}
 
 
 def _text(value: Any) -> str:

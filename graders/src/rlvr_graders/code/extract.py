@@ -7,7 +7,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 
-from rlvr_graders.code.blocks import MOST_CUTS, MOST_PARSED, bare_blocks, fenced_blocks, inline_blocks
+from rlvr_graders.code.blocks import MOST_CUTS, MOST_PARSED, bare_blocks, complete_until, fenced_blocks, inline_blocks
 from rlvr_graders.code.syntax import GIVEN, Block, Statement, defines, parse
 from rlvr_graders.extract import final_answer
 
@@ -108,9 +108,9 @@ def continue_prompt(prompt: str, completion: str, entry_point: str) -> str | Non
         stub = f"{prompt.rstrip()}\n    pass\n"
         return _joined([stub, whole]) if _block(stub).tree is not None else whole
     bodies = [text for body in _bodies(completion) for text in _indentations(body)]
-    for cuts_allowed in (False, True):  # whole, or else as far as it parses
+    for cuts in (0, MOST_CUTS // len(bodies)):  # whole, or else as far as it parses
         for body in bodies:
-            program = _cut(prompt, body, entry_point, cuts_allowed)
+            program = _cut(prompt, body, entry_point, cuts)
             if program is not None:
                 return program
     return prompt + _answer(completion)
@@ -137,11 +137,10 @@ def _indentations(body: str) -> Iterator[str]:
     yield "    " + body.lstrip()
 
 
-def _cut(prompt: str, body: str, entry_point: str, cuts_allowed: bool) -> str | None:
+def _cut(prompt: str, body: str, entry_point: str, cuts: int) -> str | None:
     """Prompt and body as far as they parse: prose may follow. None where the function gets no body."""
     lines = body.rstrip().split("\n")
-    most_cuts = min(MOST_CUTS, MOST_PARSED // 10 // len(prompt + body)) if cuts_allowed else 0
-    for _ in range(most_cuts + 1):
+    for _ in range(min(cuts, MOST_PARSED // 10 // len(prompt + body)) + 1):
         program = prompt + "\n".join(lines) + "\n"
         tree = parse(program)
         if isinstance(tree, ast.Module):
@@ -149,5 +148,5 @@ def _cut(prompt: str, body: str, entry_point: str, cuts_allowed: bool) -> str | 
         keep = (tree.lineno or 0) - prompt.count("\n") - 1
         if keep < 1:
             return None
-        del lines[min(keep, len(lines) - 1) :]
+        del lines[complete_until(lines, 0, min(keep, len(lines) - 1)) :]
     return None

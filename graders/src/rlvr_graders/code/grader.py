@@ -9,21 +9,22 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import Any
 
-from rlvr_graders.code.cases import CodeTests, FunctionTests, StdioTests
-from rlvr_graders.code.compare import answer_matches, output_matches
+from rlvr_graders.code.cases import Call, CodeTests, FunctionTests, StdioTests
+from rlvr_graders.code.compare import answer_matches, most_bytes, most_items, output_matches
 from rlvr_graders.code.datasets import parse_tests
 from rlvr_graders.code.extract import continue_prompt, extract_code
-from rlvr_graders.code.sandbox.errors import ProgramFailure, SandboxError, Stopped
+from rlvr_graders.code.sandbox.errors import ProgramFailure, SandboxError, SandboxLost, Stopped
 from rlvr_graders.code.sandbox.runner import Runner
 from rlvr_graders.code.settings import CodeSettings
 from rlvr_graders.functions import Columns, RewardFunction
 from rlvr_graders.reporting import Progress, reporter
 from rlvr_graders.verdict import Verdict
 
+ATTEMPTS = 3  # where sandbox after sandbox is killed from outside
 LONGEST_PROGRAM = 1 << 20
 LONGEST_COMPLETION = 4 << 20
 log = logging.getLogger(__name__)
@@ -54,7 +55,12 @@ def grade_code(
         program = _program(completion, tests, prompt)
         if program is None:
             return Verdict(0.0, "no code")
-        _judge(program, tests, runner)
+        for _ in range(ATTEMPTS - 1):
+            with contextlib.suppress(SandboxLost):
+                _judge(program, tests, runner)
+                break
+        else:
+            _judge(program, tests, runner)
     except ProgramFailure as failure:
         return Verdict(0.0, str(failure), program)
     except (SandboxError, Stopped):
@@ -81,12 +87,19 @@ def _program(completion: str, tests: CodeTests, prompt: str | None) -> str | Non
 def _judge(program: str, tests: CodeTests, runner: Runner) -> None:
     """Raise ProgramFailure unless the program passes. The comparisons are made here, outside the sandbox."""
     if isinstance(tests, StdioTests):
-        outputs = runner.runs(program, [run.input for run in tests.runs])
+        # A character takes four bytes at most.
+        outputs = runner.runs(program, [(run.input, 4 * most_bytes(len(run.output))) for run in tests.runs])
         _judge_each(outputs, tests.runs, lambda output, run: output_matches(output, run.output, tests))
     elif isinstance(tests, FunctionTests):
-        arguments = [call.arguments for call in tests.calls]
-        answers = runner.calls(program, tests.entry_point, arguments, tests.preamble)
-        _judge_each(answers, tests.calls, lambda answer, call: answer_matches(answer, call, tests))
+        items: list[int] = []
+
+        def questions(calls: Sequence[Call]) -> Iterator[tuple[tuple[Any, ...], int]]:
+            for call in calls:  # one by one: a wrong program is asked few of them
+                items.append(most_items(call, tests))
+                yield call.arguments, most_bytes(items[-1])
+
+        answers = runner.calls(program, tests.entry_point, questions(tests.calls), tests.preamble)
+        _judge_each(answers, tests.calls, lambda answer, call: answer_matches(answer, call, tests, items[-1]))
     else:
         runner.assertions(program, tests)
 
@@ -99,9 +112,10 @@ def _judge_each(results: Any, expected: Sequence[Any], matches: Callable[[Any, A
             if not matches(result, expected[done - 1]):
                 raise ProgramFailure(f"wrong answer on test {done} of {count}")
     except ProgramFailure as failure:
-        if str(failure).startswith(("wrong answer", "does not load")):
+        reason, test = str(failure), f"test {done + 1} of {count}"
+        if reason.startswith(("wrong answer on", "does not load")):
             raise
-        raise ProgramFailure(f"{failure} (test {done + 1} of {count})") from None
+        raise ProgramFailure(f"{reason} on {test}" if reason == "wrong answer" else f"{reason} ({test})") from None
     finally:
         results.close()  # ends the sandbox now, not when the generator is collected
     if done != count:

@@ -28,7 +28,7 @@ class CodeSettings:
     files: int = 10_000
     """Files that each of these folders may hold."""
     output_bytes: int = 16 * MEBIBYTE
-    """Size of one answer or output of the program."""
+    """Size of one answer or output of the program; of all its answers together, where a test's own source calls it."""
     packages: tuple[str, ...] | None = None
     """Installed packages that programs may import beside the standard library; None: numpy where it is installed."""
     workers: int | None = None

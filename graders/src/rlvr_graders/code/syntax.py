@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import ast
 import builtins
+import os
 import symtable
 import threading
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import TypeVar
 
 LONGEST_PARSED = 100_000  # characters; parsing takes about a second a megabyte
+LONG_LINE = 200  # characters
+T = TypeVar("T")
 GIVEN = {*dir(builtins), "__name__", "__file__"}
 TALKS = {"print", "input", "open", "exit", "quit", "__name__"}
 PASSIVE = (
@@ -32,6 +36,14 @@ for _category in (SyntaxWarning, DeprecationWarning):
 _ONE_AT_A_TIME = threading.RLock()
 
 
+def _after_fork() -> None:
+    global _ONE_AT_A_TIME
+    _ONE_AT_A_TIME = threading.RLock()  # a thread that held it does not exist in the child
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 def parse(text: str) -> ast.Module | SyntaxError:
     """The syntax tree, or why there is none."""
     if len(text) > LONGEST_PARSED:
@@ -45,6 +57,13 @@ def parse(text: str) -> ast.Module | SyntaxError:
         return SyntaxError(str(error))
 
 
+def kept_for_lines(function: Callable[[str], T]) -> Callable[[str], T]:
+    """A line is looked at again and again, in pieces of a completion that overlap: what it gave is kept, and not to be changed."""
+    kept = lru_cache(maxsize=2000)(function)
+    return lambda text: kept(text) if len(text) < LONG_LINE else function(text)
+
+
+@kept_for_lines
 def names_of(text: str) -> tuple[set[str], set[str]]:
     """Names that a text binds at the top level of a module, and names that it takes from there: the compiler's own table of them."""
     binds: set[str] = set()
@@ -82,7 +101,8 @@ class Statement:
     @property
     def binds(self) -> set[str]:
         """ "*" for all of a module."""
-        return set() if all(map(is_bare_annotation, self.nodes)) else self.names[0] | _stars(self.nodes)
+        stars = _stars(self.nodes) if "*" in self.text else set[str]()
+        return set() if all(map(is_bare_annotation, self.nodes)) else self.names[0] | stars
 
     @property
     def takes(self) -> set[str]:

@@ -21,7 +21,7 @@ _TEX_GROUPS = re.compile(r"(?<![\d.])\d{1,3}(?:(?:\\[,;:! ]|~|\{,\}|,\s*\\!)\s*\
 _SPACED_GROUPS = re.compile(r"\s*-?\d{1,3}(?: \d{3})+(?:\.\d+|,\d{1,2})?\s*", re.ASCII)
 _QUOTED_GROUPS = re.compile(r"(?<![\d.'_])\d{1,3}(?:['_]\d{3})+(?![\d'_])", re.ASCII)
 _INDIAN_GROUPS = re.compile(r"(?<![\d.,])\d{1,2}(?:,\d{2})+,\d{3}(?![\d,])", re.ASCII)
-_EUROPEAN = re.compile(r"(\s*-?)(\d{1,3}(?:\.\d{3})+)(?:,(\d+))?(\D*)", re.ASCII)
+_EUROPEAN = re.compile(r"(\s*-?(?:\\?[$]|€|£)?\s*)(\d{1,3}(?:\.\d{3})+)(?:(?:,|\{,\})(\d+))?(\D*)", re.ASCII)
 _PERIOD_IN_BRACKETS = re.compile(r"((?:.*=)?\s*-?\d+\.\d*)\((\d{1,30})\)\s*", re.ASCII)
 _RAISED_FRACTION = re.compile(r"\^(?:\{(\d+)\}|(\d))\s*/\s*_(?:\{(\d+)\}|(\d))", re.ASCII)
 """^3/_4, as three quarters are set by hand."""
@@ -30,6 +30,11 @@ _CHOSEN = re.compile(r"(?<![\w.^\\])(\d+|[nmN])([CP])(\d+|[rk])(?![\w.^])", re.A
 _PERIOD_IN_WORDS = re.compile(
     r"(\d+\.\d*?)(?:(\d+)\s*(?:\\text\{)?\s*\(\s*(?:the\s+)?\2|\((\d+))\s+(?:is\s+)?(?:repeat(?:s|ing)|recurring)\s*\)\s*\}?",
     re.ASCII,
+)
+_PREFIXED = re.compile(r"(?<![\w.])0(?:[xX]([0-9A-Fa-f]+)|[bB]([01]+)|[oO]([0-7]+))(?!\w)", re.ASCII)
+"""0x2B, 0b101 and 0o17, as programs have numbers in other bases."""
+_UPRIGHT_EXPONENT = re.compile(
+    r"(?<=[0-9])\s*\\(?:text|mathrm)\{\s*[eE]([-+]?[0-9]*)\}\s*([-+]?[0-9]+|)(?![0-9])", re.ASCII
 )
 _MARKED = re.compile(rf"(?<![^\W\d_])([^\W\d_])([{''.join(MARKS)}])(?![^\W\d_])")
 _PERIOD = re.compile("(?:[0-9][\u0304\u0305\u0307])+")
@@ -65,6 +70,8 @@ def plain_characters(raw: str) -> str:
         raw = re.sub(r"(?<![\w)}\]])\^\{(\d)\}\s*\\sqrt(?!\[)", r"\\sqrt[\1]", raw)
     if "C" in raw or "P" in raw:
         raw = _CHOSEN.sub(r"\2(\1,\3)", raw)
+    if "0x" in raw or "0b" in raw or "0o" in raw or "0X" in raw:
+        raw = _PREFIXED.sub(_based, raw)
     if "^" in raw:
         raw = _RAISED_FRACTION.sub(r"\\frac{\1\2}{\3\4}", raw)
     return re.sub(r"[\x00-\x1f\x7f-\xa0]", " ", raw)
@@ -94,6 +101,11 @@ def _is_script(character: str, kind: str) -> bool:
     return unicodedata.decomposition(character).startswith(f"<{kind}>") and character not in UNICODE
 
 
+def _based(match: re.Match[str]) -> str:
+    base = {1: 16, 2: 2, 3: 8}[match.lastindex or 1]
+    return f"{match[match.lastindex or 1].upper()}_{{{base}}}"
+
+
 def _root(sign: str) -> str:
     return {"√": "\\sqrt", "∛": "\\sqrt[3]", "∜": "\\sqrt[4]"}[sign]
 
@@ -107,8 +119,6 @@ def _plain(character: str) -> str:
     category, name = unicodedata.category(character), unicodedata.name(character, "")
     if category == "Nd":
         return str(unicodedata.decimal(character))  # the digits of any script
-    if category == "Nl":
-        return str(int(unicodedata.numeric(character)))
     if category in _INVISIBLE:
         return ""
     if category == "Pd" or name.endswith("MINUS SIGN"):
@@ -121,6 +131,10 @@ def _plain(character: str) -> str:
         top, bottom = unicodedata.normalize("NFKC", character).split("\u2044")
         return f"\\frac{{{top}}}{{{bottom}}}" if bottom else top + "/"
     wide = unicodedata.normalize("NFKC", character)
+    if category == "Nl":
+        return f"\\text{{{wide}}}"  # Roman numerals
+    if power := re.fullmatch(r"([A-Za-z]+)([23])", wide):
+        return f"\\text{{{power[1]}}}^{{{power[2]}}}"  # a square centimeter in one sign
     if wide != character:
         return "".join(map(_plain, wide))
     if category == "Mn":
@@ -140,6 +154,8 @@ def digits_joined(text: str, *, thousands: bool) -> str:
         if "re" in text:
             text = _PERIOD_IN_WORDS.sub(lambda m: f"{m[1]}\\overline{{{m[2] or m[3]}}}", text)
         text = _PERIOD_IN_BRACKETS.sub(r"\1\\overline{\2}", text) if _PERIOD_IN_BRACKETS.fullmatch(text) else text
+    if "{e" in text or "{E" in text:
+        text = _UPRIGHT_EXPONENT.sub(r"e\1\2", text)
     text = re.sub(r"(?<=[0-9])\{,\}(?=[0-9])", ".", text)  # what is left of {,} is a decimal comma: 3{,}14
     if _SPACED_GROUPS.fullmatch(text):
         return text.replace(" ", "").replace(",", ".")

@@ -22,6 +22,7 @@ from .latex import tokens_of
 from .leaves import Algebra, Judge, UnreadableReference, reference_expression, same_leaf
 from .moments import same_moment
 from .parts import whole
+from .phrases import same_ranges, subject
 from .relations import (
     OF_VARIABLES,
     TASKS,
@@ -38,13 +39,17 @@ from .relations import (
 )
 from .spaces import is_space, same_space
 from .structure import ORDER, RELATIONS, Node, letters, read
-from .tokens import Tokens, UnreadableAnswer, is_word, split, step, word_of
-from .words import SAME_WORDS, phrase, same_words
+from .tokens import Tokens, UnreadableAnswer, is_word, listed, split, step, word_of
+from .units import NO_UNIT
+from .words import SAME_WORDS, contradict, phrase, same_words, truths
 
 _DECIMAL_COMMA = re.compile(r"-?\d+,\d+", re.ASCII)
-_LABEL = re.compile(
-    r"\\text\{(?:rank|point|quadrant|dimension|degree|order|area|volume|option|case|row|level|page|step|line)\}", re.I
+_LABELS = listed(
+    "rank point quadrant dimension degree order area volume option case row level page step line place position player quadrant "
+    "day question statement"
 )
+_ORDERED = listed("respectively order tallest shortest largest smallest oldest youngest heaviest lightest")
+"""Words of a list whose items stand in their order."""
 _ROOTS = frozenset({*"xyztwrkmn", "\\lambda"})
 """Letters whose numbered values are solutions; a_1 and a_2 are terms, in their order."""
 _BASIS = frozenset("jk")
@@ -101,9 +106,15 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
         return f"{UNREADABLE_REFERENCE}: {error}"
     if expected == reading or is_choice:
         return CORRECT
+    if contradict(expected, reading):
+        return WRONG
     moment = same_moment(expected, reading) if len(reading) > 1 or len(expected) > 1 else None
     if moment is not None:
         return CORRECT if moment else WRONG
+    if is_word(expected[0]):
+        subjects = subject(expected), subject(reading)
+        if all(subjects) and subjects[0].isdisjoint(subjects[1]):
+            return WRONG  # Ann has 5, Bob has 5
     # Where one side sets no arrows, the other's say nothing.
     if has_vectors(expected) != has_vectors(reading) and letters(expected) and letters(reading):
         expected, reading = same_arrows(expected, reading, reference, prediction)
@@ -117,19 +128,17 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
         if by.same(asked, given):
             return CORRECT
         sets = [{numbers for _, numbers in node.ranges} for node in (asked, given)]
-        may_rename = (sets[0] == sets[1] or set() in sets) and parity(asked) is None
+        may_rename = (
+            asked.ranges == given.ranges or same_ranges(asked.ranges, given.ranges) or set() in sets
+        ) and parity(asked) is None
         if may_rename and any(by.same(asked, read(tokens)) for tokens in renamed(asked, given)):
             return CORRECT
         if (full := _substituted(given)) is not None and by.same(asked, read(full)):
             return CORRECT
         if not (asked.ranges or given.ranges) and (turns := whole_turns(asked, given)) and by.same(*turns):
             return CORRECT
-        if (
-            is_word(expected[0])
-            and _LABEL.fullmatch(expected[0])
-            and expected[1:]
-            and by.same(read(expected[1:]), given)
-        ):
+        named = _unnamed(asked), _unnamed(given)
+        if (named[0] is None) != (named[1] is None) and by.same(named[0] or asked, named[1] or given):
             return CORRECT  # rank 2, point B
         formulas = _without_domain(asked, _DOMAINS), _without_domain(given, _EXCEPTIONS)
         if (formulas[0] is asked) != (formulas[1] is given) and by.same(*formulas):
@@ -158,6 +167,17 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
     if given.kind == "list" and asked.kind not in ("list", "tuple", "set", "union", "matrix"):
         return "wrong answer: several answers where one is asked"
     return WRONG
+
+
+def _unnamed(node: Node) -> Node | None:
+    """Of "rank 2", "Store B" and "4th place" the 2, the B and the 4; None for anything else."""
+    tokens = node.whole or node.tokens
+    if node.kind not in ("leaf", "words") or not is_word(tokens[0]):
+        return None
+    name = word_of(tokens[0])
+    rest = "".join(word_of(token) or token for token in tokens[1:])
+    is_numbered = tokens[0][6:7].isupper() and (rest.isdigit() or (len(rest) == 1 and rest.isalpha()))
+    return read(tokens[1:]) if tokens[1:] and (name in _LABELS or is_numbered) else None
 
 
 def _substituted(node: Node) -> Tokens | None:
@@ -217,6 +237,8 @@ def _same(asked: Node, given: Node, by: Judge, in_list: bool) -> bool:
         if is_space(asked.tokens) or is_space(given.tokens):
             return same_space(asked.tokens, given.tokens, by)
         return same_leaf(asked, given, by.algebra, in_list=in_list)
+    if (said := truths(asked)) and (answered := truths(given)):
+        return said == answered
     if {asked.kind, given.kind} == {"words", "conditional"}:
         return False  # yes, if n is odd
     if "words" in (asked.kind, given.kind) or {phrase(asked), phrase(given)} <= SAME_WORDS.keys():
@@ -233,13 +255,26 @@ def _same(asked: Node, given: Node, by: Judge, in_list: bool) -> bool:
             and given.items[1].text[:5] == "\\frac"
         ):
             return by.same(asked, Node("leaf", given.items[0].tokens + given.items[1].tokens))  # 2 and 3/4
-        is_one = len(_assigned(given)) < 2
-        return is_one and all(by.same(asked, item) for item in given.items)  # 1/2 or 0.5 is one answer
+        return len(_assigned(given)) < 2 and _is_one_of(given, asked, by)
+    if asked.kind == "list" and given.kind == "leaf" and asked.form == "or" and _is_one_of(asked, given, by):
+        return True
     return _same_shape(_plain(asked), _plain(given), by)
+
+
+def _is_one_of(listed: Node, value: Node, by: Judge) -> bool:
+    """1/2 or 0.5 is one answer, spelled twice, and so is 2 hours (120 minutes)."""
+    first, *others = listed.items
+    return all(by.same(first, other) for other in others) and any(by.same(value, item) for item in listed.items)
 
 
 def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
     kinds = {asked.kind, given.kind}
+    if kinds == {"list"} and not _ORDERED.isdisjoint(map(word_of, asked.tokens)):
+        return same_in_order(asked.items, given.items, by)
+    if kinds == {"list"} and _counts_each(asked) != _counts_each(given):
+        by_name = [_by_count(n) if _counts_each(n) else n for n in (asked, given)]
+        if all(item.operators == ("=",) for node in by_name for item in node.items):
+            return _same_unordered(by_name[0], by_name[1], by)
     if kinds == {"list"} and _in_order(asked, given):
         return same_in_order(_values(asked), _values(given), by)
     named = kinds == {"list"} and _values(asked) is not asked.items and not _are_numbered(asked)
@@ -265,6 +300,8 @@ def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
         return len(asked.items) == len(given.items) and _same_ratio(asked.items, given.items, by)
     if kinds == {"tuple"}:
         return _same_brackets(asked, given) and same_in_order(asked.items, given.items, by)
+    if asked.kind == "tuple" and given.kind == "leaf" and given.tokens[0].isupper() and given.tokens[1:2] == ("(",):
+        return by.same(asked, read(given.tokens[1:]))  # P(2, 5)
     if kinds == {"list", "matrix"}:  # a column
         asked, given = (
             replace(n, kind="tuple", form="()") if n.kind == "matrix" and n.form == "1" else n for n in (asked, given)
@@ -281,6 +318,9 @@ def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
             and not _are_alternatives(asked if asked.kind == "list" else given)
             and same_in_order(_values(asked), _values(given), by)
         )
+    if kinds == {"matrix", "leaf"}:
+        asked, given = _identity(asked, given), _identity(given, asked)
+        kinds = {asked.kind, given.kind}
     if kinds == {"matrix"}:
         return asked.form == given.form and same_in_order(asked.items, given.items, by)
     if kinds == {"matrix", "tuple"} and "tuple" in {item.kind for item in asked.items + given.items}:
@@ -377,9 +417,18 @@ def _condition(node: Node) -> Expression:
 def _plain(node: Node) -> Node:
     """A set or list of one value is that value."""
     is_one = len(node.items) == 1 and (
-        node.kind in ("set", "list") or (node.kind == "tuple" and not letters(node.tokens))
+        node.kind in ("set", "list", "matrix") or (node.kind == "tuple" and not letters(node.tokens))
     )
     return node.items[0] if is_one and not describes_set(node.items[0]) else node
+
+
+def _identity(node: Node, other: Node) -> Node:
+    """I and I_2 as the matrix that they name, where the other is one of that size."""
+    size = other.form
+    if node.text not in ("I", f"I_{{{size}}}", f"E_{{{size}}}") or len(other.items) != int(size) ** 2:
+        return node
+    cells = tuple(read(("1",) if at % (int(size) + 1) == 0 else ("0",)) for at in range(int(size) ** 2))
+    return replace(other, items=cells)
 
 
 def _as_vector(node: Node) -> Node:
@@ -416,10 +465,16 @@ def _same_ratio(asked: Sequence[Node], given: Sequence[Node], by: Judge) -> bool
     if same_in_order(asked, given, by):
         return True
     ratios = [
-        [("\\frac", "{", *item.tokens, "}", "{", *items[0].tokens, "}") for item in items[1:]]
+        [("\\frac", "{", *_in_bases(item), "}", "{", *_in_bases(items[0]), "}") for item in items[1:]]
         for items in (asked, given)
     ]
     return all(by.same(Node("leaf", a), Node("leaf", g)) for a, g in zip(*ratios, strict=True))
+
+
+def _in_bases(node: Node) -> Tokens:
+    """The value in base units: the parts of a ratio may have different ones, 1 cm to 500 m."""
+    top, bottom = map(str, node.unit.in_bases()[0].as_integer_ratio())
+    return (*node.tokens, "\\cdot", top, "/", bottom) if node.unit.measure else node.tokens
 
 
 def _same_brackets(asked: Node, given: Node) -> bool:
@@ -460,11 +515,29 @@ def _repeats(node: Node, by: Judge) -> bool:
 
 def _in_order(asked: Node, given: Node) -> bool:
     """Whether one list names its values (x = 1, y = 2) and the other does not: then the order tells which is which."""
-    named = [_values(node) is not node.items for node in (asked, given)]
+    named = [_values(node) is not node.items or _counts_each(node) for node in (asked, given)]
     if named[0] == named[1] or _are_numbered(asked) or _are_numbered(given):
         return False
     plain = given if named[0] else asked
     return plain.form != "or" and all(item.kind != "relation" for item in plain.items)
+
+
+def _counts_each(node: Node) -> bool:
+    """12 apples and 8 oranges: what is counted tells the values apart."""
+    words = [word for item in node.items for word in {*item.unit.words}]
+    return all(item.unit.words for item in node.items) and len({*words}) == len(words)
+
+
+def _by_count(node: Node) -> Node:
+    """The same as adults: 30, children: 70."""
+    parts = [
+        (tuple(f"\\text{{{word}}}" for word in item.unit.words), replace(item, unit=NO_UNIT)) for item in node.items
+    ]
+    items = (
+        Node("relation", (*label, "=", *value.tokens), (Node("words", label), value), operators=("=",))
+        for label, value in parts
+    )
+    return replace(node, items=tuple(items))
 
 
 def _values(node: Node) -> Sequence[Node]:

@@ -116,7 +116,7 @@ class Evaluation:
         head, *parts = expression
         try:
             return self.spread.meet(self._value(head, parts))
-        except (ZeroDivisionError, OverflowError, ValueError, TypeError, mpmath.libmp.NoConvergence) as error:
+        except _NO_VALUE as error:
             raise NoValue from error
 
     def _value(self, head: str, parts: list[Any]) -> Value:
@@ -295,6 +295,10 @@ _TAILS: dict[str, Callable[[Value], Value]] = {
     "erf": lambda value: mp.exp(-(abs(value) ** 2)),
     "\\zeta": lambda value: mp.mpf(2) ** -abs(mp.re(value)),
 }
+_NO_VALUE = (
+    *(ZeroDivisionError, OverflowError, ValueError, TypeError, mpmath.libmp.NoConvergence),
+    AssertionError,  # mpmath divides by no matrix
+)
 _BOUNDED = listed("sin cos tan cot sec csc cis sinh cosh tanh coth sech csch exp ! !! binom arrangements erf root")
 _OF_MATRICES = listed("trace transpose det")
 _FUNCTIONS: dict[str, Callable[..., Value]] = {

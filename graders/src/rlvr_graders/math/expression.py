@@ -136,7 +136,7 @@ class _Parser(TokenReader):
 
     def raised(self, base: Expression) -> Expression:
         self.take()
-        if self.tokens[self.at : self.at + 3] in (("{", "T", "}"), ("{", "\\top", "}")) and is_matrix(base):
+        if self.tokens[self.at : self.at + 3] == ("{", "T", "}") and is_matrix(base):
             self.at += 3
             # (1, 2)^T is a column, and so is (1, 2).
             return base if base[0] == "vector" else ("transpose", base)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from fractions import Fraction
 from typing import Any
 
@@ -75,7 +75,7 @@ def grade_math_batch(
         report = reporter(progress, len(completions), stack)
         done = len(completions) - sum(map(len, open_pairs.values()))
         report(done)
-        for pair, verdict in in_workers(list(open_pairs), timeout):
+        for pair, verdict in stack.enter_context(closing(in_workers(list(open_pairs), timeout))):
             for row in open_pairs[pair]:
                 verdicts[row] = verdict
             done += len(open_pairs[pair])

@@ -12,18 +12,28 @@ from functools import lru_cache
 
 from . import spelling
 from .characters import MAX_NESTING, check_size, digits_joined, plain_characters
-from .measures import BARE_UNITS
+from .measures import BARE_UNITS, CASED, PREFIXES
 from .source import Source, as_word, diagonal, grouped, is_language, is_unit, mapped
 from .spaces import GROUPS, PRODUCT, may_hold_spaces, with_products
-from .tokens import Tokens, UnreadableAnswer, is_word, word_of
+from .tokens import Tokens, UnreadableAnswer, is_word, split, word_of
 from .units import ORDINALS
 
 _PLAIN_NUMBER = re.compile(r"(-?)([0-9]+(?:\.[0-9]+)?)\.?")
-_SIGNS = {"<=": "\\le", ">=": "\\ge", "==": "=", "~=": "\\approx", "!=": "\\ne", "*": "\\cdot", "+/-": "\\pm"}
+_SIGNS = {
+    "<=": "\\le",
+    "=<": "\\le",
+    ">=": "\\ge",
+    "==": "=",
+    "~=": "\\approx",
+    "!=": "\\ne",
+    "*": "\\cdot",
+    "+/-": "\\pm",
+}
 _DENIED = {
     "=": "\\ne", "\\in": "\\notin", "<": "\\ge", ">": "\\le", "\\le": ">", "\\ge": "<", "\\leq": ">", "\\geq": "<",
     "\\equiv": "\\nequiv",
 }  # fmt: skip
+_BASIS = frozenset("ijk")
 _AFTER_NAMES = ("(", "_", "\\left")
 _FUNCTION_AND_LETTER = re.compile(r"(sin|cos|tan|cot|sec|csc|log|ln)([a-z])")
 
@@ -97,6 +107,9 @@ class _Reader(Source):
             self.letters(token, out, gap, text)
         elif token == "{":
             inner = self.math("}", text=text)
+            if out[-1:] == ["\\setminus"] and inner[-1:] != ["\\}"]:
+                out += ["\\{", *inner, "\\}"]  # Z without {0}
+                return False
             out += inner if len(inner) < 2 and not "".join(inner).isalnum() else ["{", *inner, "}"]  # 7{:}30
         elif token == "}":
             raise UnreadableAnswer("a '}' closes nothing")
@@ -121,9 +134,12 @@ class _Reader(Source):
             out.append(as_word(run.lower().replace(".", "").replace(" ", "")))  # p.m.
             return
         if text:
+            if out[-1:] == ["\\mu"] and f"u{run}" in CASED:
+                out[-1] = as_word(f"u{run}")
+                return
             while len(self.pending) > 1 and self.pending[-1] in ("-", "'") and self.pending[-2].isalpha():
                 run += self.pending.pop() + self.pending.pop()  # non-real, isn't
-            out.append({"mod": "\\mod", "infinity": "\\infty"}.get(run) or as_word(run))
+            out.append({"mod": "\\mod", "infinity": "\\infty", "pi": "\\pi"}.get(run) or as_word(run))
             return
         if len(run) == 1 and run.isascii():
             self.letter(run, out, gap)
@@ -131,7 +147,12 @@ class _Reader(Source):
         after_number = bool(out) and (
             out[-1][0].isdigit() or is_word(out[-1]) or (gap and run != "in" and out[-1] in ("\\pi", "}"))
         )
-        if after_number and (run.lower() in BARE_UNITS or run in ORDINALS) and not self.has_argument(run):
+        is_unit = (
+            run.lower() in BARE_UNITS
+            or run in ORDINALS
+            or (gap and run in CASED and not run.islower() and not run.isupper())
+        )
+        if after_number and is_unit and not self.has_argument(run):
             out.append(as_word(run))
         elif run == "log" and self.pending[-2:] in (["(", "2"], ["(", "10"]):  # log2(8)
             out += ["\\log", "_", "{", self.pending.pop(), "}"]
@@ -197,6 +218,8 @@ class _Reader(Source):
             out += inner
         elif mark == "^" and plain in ("(1)", "(2)", "(3)", "(4)") and out and out[-1] in "fghyuFGH":
             out += "'" * int(plain[1])
+        elif inner in (["\\top"], ["\\intercal"]) and mark == "^":
+            out += ["^", "{", "T", "}"]
         elif inner:
             out += [mark, "{", *(["*"] if inner == ["\\cdot"] else inner), "}"]  # \\mathbb{R}^*
 
@@ -259,8 +282,11 @@ class _Reader(Source):
         elif name in spelling.NUMBERS_WITH_UNIT:
             out += self.argument() if spelling.NUMBERS_WITH_UNIT[name] == 2 else []
             self.unit_of_siunitx(out)
-        elif name in ("num", "ang"):
-            out += self.argument() + (["\\degree"] if name == "ang" else [])
+        elif name == "num":
+            out += self.argument()
+        elif name == "ang":
+            parts = zip(split(tuple(self.argument()), {";"}), ("\\degree", "'", "''"), strict=False)
+            out += [token for part, mark in parts if part for token in (*part, *mark.replace("''", "' '").split())]
         elif name in ("qtyrange", "SIrange", "numrange"):
             ends, unit = (self.argument(), self.argument()), list[str]()
             if name != "numrange":
@@ -325,7 +351,7 @@ class _Reader(Source):
             name = token.removeprefix("\\")
             if token == "}":
                 return
-            if name in spelling.UNIT_PREFIXES:
+            if name in PREFIXES:
                 prefix = name
             elif token in ("^", "_", "**"):
                 self.script("^", out)
@@ -338,11 +364,14 @@ class _Reader(Source):
     def text(self, name: str, out: list[str]) -> None:
         inner = self.math("}", text=True) if self.skip("{") else self.argument(text=True)
         word = inner[0][6:-1] if len(inner) == 1 and is_word(inner[0]) else ""
-        if word in ("m", "g", "s", "L", "A", "V") and out[-1:] == ["\\mu"]:
+        if f"u{word}" in CASED and out[-1:] == ["\\mu"]:
             out[-1] = as_word("u" + word)
             return
-        after_value = self.in_unit or (bool(out) and (out[-1][0].isdigit() or out[-1] in ("}", ")", "\\degree")))
-        is_unit = after_value and (word in BARE_UNITS or word in spelling.UNIT_LETTERS or word in ("C", "F"))
+        before = out[:-1] if out[-1:] == ["/"] else out
+        after_value = self.in_unit or (
+            bool(before) and (before[-1][0].isdigit() or before[-1] in ("}", ")", "\\degree"))
+        )
+        is_unit = after_value and (word in BARE_UNITS or word in spelling.UNIT_LETTERS)
         is_short = name == "operatorname" and word in ("sh", "ch", "th")
         if word in GROUPS and self.following() in _AFTER_NAMES:
             out.append(f"\\mathbb{{{word}}}")
@@ -361,11 +390,11 @@ class _Reader(Source):
         before, self.in_unit = self.in_unit, name == "frac" and bool(out) and out[-1][0].isdigit()
         arguments = [self.argument() for _ in range(spelling.ARGUMENTS[name])]
         self.in_unit = before
-        if name == "hat" and arguments[0] in (["i"], ["j"], ["k"]):
-            out.append(f"\\vec{{{arguments[0][0]}}}")
+        if name == "hat" and arguments[0][0][-2:].strip("}") in _BASIS and len(arguments[0]) == 1:
+            out.append(f"\\vec{{{arguments[0][0][-2:].strip('}')}}}")
             return
         if name == "frac" and all(map(is_unit, arguments)):
-            out += [*arguments[0], "/", *arguments[1]]  # \frac{\text{m}}{\text{s}}
+            out += [*arguments[0], "/", "(", *arguments[1], ")"]  # \frac{\text{m}}{\text{s}}
             return
         if name == "dot" and arguments[0] and out and (out[-1][0].isdigit() or out[-1] == "}"):
             first = len(out) - 1 - out[::-1].index("\\overline") if "\\overline" in out else len(out)

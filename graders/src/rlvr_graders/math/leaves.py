@@ -9,7 +9,8 @@ from fractions import Fraction
 
 from .exact import QUICK_BITS, TooLarge, exact_value, rounds_to, terminates
 from .expression import Expression, parse
-from .measures import UNITS
+from .measures import CASED, UNITS
+from .numerals import ROMAN
 from .structure import Node
 from .tokens import Tokens, UnreadableAnswer, join
 from .units import NO_UNIT, Unit, units_conflict
@@ -85,17 +86,17 @@ def same_leaf(asked: Node, given: Node, algebra: Algebra, *, in_list: bool = Fal
             for n in (asked, given)
         ]
         return _same_value(angles[0], angles[1], algebra)
-    if asked.unit.measure and not given.unit.measure:
-        given = _with_short_unit(given, asked.unit)
+    asked, given = _with_short_unit(asked, given.unit), _with_short_unit(given, asked.unit)
+    if in_degrees and asked.unit.offset != given.unit.offset:  # 25 degrees are said of any scale
+        asked, given = replace(asked, unit=NO_UNIT), replace(given, unit=NO_UNIT)
     if units_conflict(asked.unit, given.unit, counts_matter=in_list):
         return False
-    both = bool(asked.unit.measure and given.unit.measure)
-    factors = [node.unit.in_bases()[0] if both else Fraction(1) for node in (asked, given)]
-    if factors[0] != factors[1] and {("unit", 1), ("%", 1)}.isdisjoint(asked.unit.measure + given.unit.measure):
-        scaled = [
-            _times(node.tokens, factor / factors[0]) for node, factor in zip((asked, given), factors, strict=True)
-        ]
-        return _same_value(scaled[0], scaled[1], algebra)
+    if asked.unit.measure and given.unit.measure and "unit" not in dict(asked.unit.measure + given.unit.measure):
+        (unit, bases), (other, other_bases) = asked.unit.in_bases(), given.unit.in_bases()
+        offsets = asked.unit.offset, given.unit.offset
+        if bases == other_bases and (unit, offsets[0]) != (other, offsets[1]):
+            value = _times(_plus(given.tokens, offsets[1]), other / unit)
+            return _same_value(_plus(asked.tokens, offsets[0]), value, algebra)
     if asked.tokens == given.tokens and asked.unit.is_percent == given.unit.is_percent:
         return True
     if asked.unit.is_percent != given.unit.is_percent:
@@ -103,26 +104,31 @@ def same_leaf(asked: Node, given: Node, algebra: Algebra, *, in_list: bool = Fal
         texts = [
             ("\\frac", "{", *n.tokens, "}", "{", "100", "}") if n.unit.is_percent else n.tokens for n in (asked, given)
         ]
-        is_part = given.unit.is_percent and _is_below_one(given.tokens)  # a probability 0.05 is not 0.05 %
+        is_part = _is_below_one(asked.tokens) or _is_below_one(given.tokens)  # a probability 0.05 is not 0.05 %
         is_same = not is_part and _same_value(asked.tokens, given.tokens, algebra)
         return is_same or _same_value(texts[0], texts[1], algebra)
     return _same_value(asked.tokens, given.tokens, algebra)
 
 
 def _is_below_one(tokens: Tokens) -> bool:
-    """Of a decimal number or a fraction of whole numbers; False for anything else."""
-    text = "".join(tokens)
-    if parts := re.fullmatch(r"\\frac\{(\d+)\}\{(\d+)\}|(\d+)/(\d+)", text):
-        top, bottom = (Fraction(part) for part in parts.groups() if part)
-        return top < bottom
-    return text.startswith("0.") and len(tokens) == 1
+    """Of a number that can be worked out at once."""
+    value = exact_value(parse(tokens), QUICK_BITS)
+    return value is not None and 0 < abs(value) < 1
 
 
 def _with_short_unit(node: Node, unit: Unit) -> Node:
     """75 s where a time is asked: there the letter is the unit."""
-    short = Unit(((UNITS.get(node.tokens[-1].lower(), ""), 1),))
-    is_unit = len(node.tokens) == 2 and node.tokens[0][0].isdigit() and short.in_bases()[1] == unit.in_bases()[1]
+    if not unit.measure or node.unit.measure or len(node.tokens) < 2:
+        return node
+    letter = "".join(node.tokens[1:]).replace("\\mu", "u")
+    short = Unit(((CASED.get(letter) or UNITS.get(letter.lower(), ""), 1),))
+    is_unit = len(letter) < 3 and node.tokens[0][0].isdigit() and short.in_bases()[1] == unit.in_bases()[1]
     return replace(node, tokens=node.tokens[:1], unit=short) if is_unit else node
+
+
+def _plus(tokens: Tokens, offset: Fraction) -> Tokens:
+    top, bottom = map(str, offset.as_integer_ratio())
+    return (*tokens, "+", "\\frac", "{", top, "}", "{", bottom, "}") if offset else tokens
 
 
 def _times(tokens: Tokens, factor: Fraction | int) -> Tokens:
@@ -132,11 +138,14 @@ def _times(tokens: Tokens, factor: Fraction | int) -> Tokens:
 
 def _same_value(asked: Tokens, given: Tokens, algebra: Algebra) -> bool:
     numerals = _numeral(asked), _numeral(given)
+    if (numerals[0] is None) != (numerals[1] is None):  # ff_{16} may be a product, but not beside FF_{16}
+        numerals = _numeral(asked, is_number=True), _numeral(given, is_number=True)
     if numerals[1] is not None and numerals[1][2] == 10 and numerals[0] is None:
         given = (numerals[1][1],)
     elif numerals != (None, None):
         # 52_8 is asked for in base 8: its digits and its base, nothing equal to it
         return numerals[0] == numerals[1]
+    asked, given = _arabic(asked, given), _arabic(given, asked)
     if _spells(asked) and _spells(given):
         return asked == given  # HTT and TTH are words, not products
     value, number = reference_expression(asked), parse(_without_dots(given))
@@ -152,6 +161,12 @@ def _same_value(asked: Tokens, given: Tokens, algebra: Algebra) -> bool:
     if exact is not None and _DECIMAL.fullmatch(reference) and algebra.rounds(number, reference, 6, False):
         return True
     return algebra.equal(value, number)
+
+
+def _arabic(tokens: Tokens, other: Tokens) -> Tokens:
+    """II as 2, where the other is a number."""
+    value = ROMAN.get("".join(tokens)) if tokens[0] in ("I", "V", "X") and other[0].isdigit() else None
+    return tokens if value is None else (value,)
 
 
 def reference_expression(tokens: Tokens) -> Expression:
@@ -173,16 +188,18 @@ def _spells(tokens: Tokens) -> bool:
     return all(map(str.isupper, tokens)) or len(set(tokens)) < len(tokens)
 
 
-def _numeral(tokens: Tokens) -> tuple[str, str, int] | None:
-    """A number written in another base than ten: sign, digits and base."""
-    match = _NUMERAL.fullmatch(join(tokens)) if len(tokens) > 2 else None
+def _numeral(tokens: Tokens, *, is_number: bool = False) -> tuple[str, str, int] | None:
+    """A number written in another base than ten: sign, digits and base. Small letters alone are one where it is known."""
+    text = re.sub(r"\\text\{(\w+)\}(?=_)", r"\1", join(tokens).replace(" ", "")) if len(tokens) > 2 else ""
+    match = _NUMERAL.fullmatch(text)
     if match is None:
         return None
     written = match[3] or match[4]
     base = _BASES.get(written) or (int(written) if written.isdigit() and len(written) < 3 else 0)
     digits = match[2].lstrip("0") or "0"
     if not digits.isupper() and not digits.isdigit():  # 3f_{16}; but 2x_{16} is no number
-        is_number = match[2][0].isdigit() and all(int(digit, 36) < base for digit in digits)
+        is_number |= match[2][0].isdigit()
+        is_number &= all(int(digit, 36) < base for digit in digits)
         digits = digits.upper() if is_number else "_"
     if not 2 <= base <= 36 or (len(digits) == 1 and not digits.isdigit()) or (base == 10 and not digits.isdigit()):
         return None

@@ -23,6 +23,7 @@ SCALES: dict[str, int] = {
     "tens": 10,
     "hundred": 10**2,
     "thousand": 10**3,
+    "k": 10**3,
     "lakh": 10**5,
 }
 SCALES |= {"million": 10**6, "crore": 10**7, "billion": 10**9, "trillion": 10**12, "quadrillion": 10**15}
@@ -30,13 +31,20 @@ SCALES |= {f"{name}s": factor for name, factor in SCALES.items() if name[-1] != 
 _ORDINALS = {"third": 3, "fourth": 4, "fifth": 5, "eighth": 8, "ninth": 9, "twelfth": 12}
 _ORDINALS |= {f"{name}th": value for name, value in _SMALL.items() if value > 3 and value not in _ORDINALS.values()}
 _ORDINALS |= {f"{name[:-1]}ieth": value for name, value in _TENS.items()}
-_PLACES = {"first": 1, "second": 2, **_ORDINALS}
+PLACES = {"first": 1, "second": 2, **_ORDINALS}
+PLACES |= {f"{ten}-{name}": tens + value for ten, tens in _TENS.items() for name, value in PLACES.items() if value < 10}
 _ORDINALS |= {"half": 2, "halve": 2, "quarter": 4, "hundredth": 100, "thousandth": 1000, "millionth": 10**6}
 PARTS = {name + ending: value for name, value in _ORDINALS.items() for ending in ("", "s")}
 """The denominators: third and thirds."""
 _AFTER_A = frozenset({*PARTS, *SCALES})
 SIGNS = {"minus": -1, "negative": -1, "plus": 1, "positive": 1}
 NUMBERS = frozenset({*_SMALL, *_TENS})
+ROMAN = {
+    name: str(10 * tens + ones)
+    for tens in range(4)
+    for ones, digits in enumerate(("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX"))
+    if len(name := "X" * tens + digits) > 1
+}
 SKIPPED = listed("a an and")
 _LONGEST_PART = 12
 """Words in which a fraction behind "and" ends. Each "and" in them is read twice, so their number bounds the time."""
@@ -46,11 +54,15 @@ def in_digits(tokens: Tokens) -> Tokens:
     """The answer with the number in words that it begins with in digits; as it is where it begins otherwise."""
     if not any(map(is_word, tokens)):
         return tokens
-    if len(tokens) == 1 and word_of(tokens[0]) in _PLACES:
-        return (str(_PLACES[word_of(tokens[0])]), "\\text{th}")
+    if len(tokens) == 1 and tokens[0][6:-1] in ROMAN:
+        return (ROMAN[tokens[0][6:-1]],)
+    if len(tokens) == 1 and word_of(tokens[0]) in PLACES:
+        return (str(PLACES[word_of(tokens[0])]), "\\text{th}")
     between = tuple(map(word_of, tokens[1:-1]))
-    if between in (("in",), ("out", "of")) and tokens[0].isdigit() and tokens[-1].isdigit():  # 1 in 6
-        return ("\\frac", "{", tokens[0], "}", "{", tokens[-1], "}")
+    if between in (("in",), ("out", "of")):  # 1 in 6, three out of four
+        part, among = (str(_SMALL.get(word_of(token), token)) for token in (tokens[0], tokens[-1]))
+        if part.isdigit() and among.isdigit():
+            return ("\\frac", "{", part, "}", "{", among, "}")
     words: list[str] = []
     ends: list[int] = []
     tokens = tuple(
@@ -102,6 +114,9 @@ def _number(words: list[str]) -> tuple[Fraction | None, int]:
             if index == 0 and word not in ("half", "halves"):
                 break
             if not said:
+                scale = next(((at, w) for at, w in enumerate(words[1:3], 2) if w in SCALES), None)
+                if index == 0 and scale and words[1 : scale[0] - 1] in ([], ["a"]):
+                    return Fraction(SCALES[scale[1]], PARTS[word]), scale[0]  # half a dozen
                 return Fraction(1, PARTS[word]), index + 1
             return (total + group) / PARTS[word], index + 1
         elif word == "and" and said:  # three and a half, two hundred and fifty

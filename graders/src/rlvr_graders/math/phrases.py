@@ -7,24 +7,32 @@ with it is then another one.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
+from .numerals import NUMBERS, in_digits
+from .sayings import as_formula
 from .tokens import Tokens, bare, filled, is_word, last_bracket, listed, split, word_of
 
 _LEADING_SIGNS = frozenset({"+", "\\approx", "\\Rightarrow", "=", ":"})
 _LABELS = listed("answer result solution")
 _EMPTY_WORDS = _LABELS | listed(
     "the a an is are about approximately approx roughly final exactly total of only each so thus hence therefore we get have obtain "
+    "unique "
     "exact value equals equal correct it ans our my for when if"
 )
 _VERBS = listed(
-    "is are equals was be at has have had takes took costs cost needs needed gets got makes made earns earned sold bought gives"
+    "is are equals was be at on has have had takes took costs cost needs needed gets got makes made earns earned sold bought gives "
+    "pay pays paid spend spends spent save saves saved weighs lasts lasted receive receives received owes owe eats ate reads read runs "
+    "ran "
+    "walks walked drives drove travels traveled remains contains holds produces charges collects collected"
 )
+_BECOMES = listed("converges tends approaches sums simplifies reduces evaluates amounts comes adds equal")
 _NOUNS = listed(
     "point interval set line pair vector matrix function equation number value probability vertex center slope range domain"
 )
 _DENIALS = listed(
     "not isn't aren't never no neither nor or either maybe perhaps possibly probably likely unlikely if unless except than between "
-    "cannot wrong incorrect false"
+    "cannot wrong incorrect false depends depending undefined half twice"
 )
 _SO = listed("so thus hence therefore")
 _VERDICTS = listed("yes true because since")
@@ -46,22 +54,33 @@ _VICTORIES = tuple(
 _COMPARED = {
     tuple(said.split()): sign
     for sign, phrases in (
-        ("\\ge", ("greater than or equal to", "at least", "no less than", "not less than")),
-        ("\\le", ("less than or equal to", "at most", "no more than", "not more than")),
-        (">", ("greater than", "more than", "strictly greater than")),
-        ("<", ("less than", "strictly less than")),
+        ("\\ge", ("greater than or equal to", "at least", "no less than", "not less than", "no fewer than")),
+        ("\\le", ("less than or equal to", "at most", "no more than", "not more than", "no greater than")),
+        (">", ("greater than", "more than", "strictly greater than", "strictly more than")),
+        ("<", ("less than", "strictly less than", "fewer than")),
     )
     for said in phrases
 }
+_LONGEST_COMPARISON = 6
 _ORDER = (("<",), (">",), ("\\le",), ("\\ge",))
 _YEAR = listed("in the year")
 _STATEMENTS = listed("statements statement options choices parts both only")
-_ADJECTIVES = listed("open closed half-open ordered unique only required desired straight")
+_ADJECTIVES = listed(
+    "the a an maximum minimum max min local absolute global greatest least largest smallest "
+    "open closed half-open ordered unique only required desired straight"
+)
 _NOTES = listed(
     "since because approximately approx rounded reject rejecting discard discarding ignoring excluding as attained achieved "
     "reached double triple repeated multiplicity"
 )
-_REJECTED = listed("rejected discarded extraneous invalid excluded ignored")
+_REJECTED = listed("rejected discarded extraneous invalid excluded ignored not cannot doesn't isn't can't")
+_OTHERWISE = _DENIALS | listed(
+    "if when where for only assuming provided given with mod base plus minus times more less fewer short true right added taken and "
+    "also but "
+    "this that it which what or"
+)
+"""Words that a mere reason in brackets has not."""
+_AGAIN = listed("or i e ie that is which equals equivalently equivalent to")
 _ROUNDED = listed("approximately approx about roughly")
 _NEXT_STEPS = frozenset({"\\Rightarrow", "\\iff", "\\Leftrightarrow"})
 _CONDITIONS = frozenset(
@@ -73,15 +92,38 @@ _QUANTIFIERS = {
     **dict.fromkeys(listed("arbitrary constant constants fixed number numbers"), ""),
     **dict.fromkeys(listed("integer integers"), "Z"),
     **dict.fromkeys(listed("real reals"), "R"),
-    **dict.fromkeys(listed("natural positive nonnegative non-negative"), "N"),
+    **dict.fromkeys(listed("nonnegative non-negative"), "N0"),
+    "natural": "N",
+    "positive": "N1",
     "complex": "C",
 }
+
+_COUNTED = {"N0": "0,1,2,3,4,5", "N1": "1,2,3,4,5,6", "Z": "0,\\pm1,\\pm2,\\pm3"}
+_NUMBERS = {
+    "\\mathbb{Z}^{+}": "N1", "\\mathbb{Z}_{>0}": "N1", "\\mathbb{N}^{+}": "N1", "\\mathbb{N}^{*}": "N1", "\\mathbb{Z}_{\\ge0}": "N0",
+    "\\mathbb{N}_{0}": "N0", "\\mathbb{Z}_{\\ge1}": "N1",
+}  # fmt: skip
 
 Ranges = tuple[tuple[str, str], ...]
 """The number set that each parameter runs through: (("k", "Z"),)."""
 
 
-_SPEAKING = frozenset({"\\approx", "\\in", "\\to", "\\ne", *_NEXT_STEPS, *_CONDITIONS})
+_BETWEEN = frozenset({",", ";", "\\text{and}", "\\text{or}"})
+_SAYING_NOTHING = _EMPTY_WORDS | _VERBS | _BECOMES | _DENIALS | _QUANTIFIERS.keys()
+_SAYING_NOTHING |= _NOUNS - listed("slope range domain vertex center")
+_SAYING_NOTHING |= _ADJECTIVES - listed("maximum minimum max min")
+_SAYING_NOTHING |= {word for said in _COMPARED for word in said}
+_SAYING_NOTHING |= listed("he she it they we there to by in now then will must diverges")
+_SPEAKING = frozenset({"\\dots", "\\mid", "\\approx", "\\in", "\\to", "\\ne", *_NEXT_STEPS, *_CONDITIONS})
+
+
+def subject(tokens: Tokens) -> frozenset[str]:
+    """What is said of a value before it, in the singular: {slope} of "the slope is 2"; nothing of a list or where it is part of it."""
+    end = next((at for at, token in enumerate(tokens) if not is_word(token)), len(tokens))
+    if not 0 < end < len(tokens) or not _BETWEEN.isdisjoint(tokens) or as_formula(tokens) != tokens:
+        return frozenset()
+    words = {word_of(token) for token in tokens[:end]}
+    return frozenset(word.removesuffix("s") for word in words - _SAYING_NOTHING)
 
 
 def speaks(tokens: Tokens) -> bool:
@@ -113,17 +155,16 @@ def _directed(tokens: Tokens) -> Tokens:
     said = tokens[1:] if word_of(tokens[0]) in ("a", "an") else tokens
     if len(said) < 3 or word_of(said[1]) not in ("of", "by"):
         return tokens
-    direction = re.fullmatch(r"(increase|decrease)[sd]?", word_of(said[0]))
+    direction = re.fullmatch(r"(increase|decrease|profit|loss|gain)[sd]?", word_of(said[0]))
     return (*said[2:], f"\\text{{{direction[1]}}}") if direction else tokens
 
 
 def _compared(tokens: Tokens) -> Tokens:
-    r"""x is at least 2 as x \ge 2."""
-    if not tokens[0].isalpha() or tokens[1:2] != ("\\text{is}",):
-        return tokens
-    words = [word_of(token) for token in tokens]
-    said = next((said for said in _COMPARED if tuple(words[2 : 2 + len(said)]) == said), ())
-    return (tokens[0], _COMPARED[said], *tokens[2 + len(said) :]) if said else tokens
+    r"""x is at least 2 as x \ge 2, and at least 2 as \ge 2."""
+    start = 2 if tokens[0].isalpha() and tokens[1:2] == ("\\text{is}",) else 0
+    words = tuple(word_of(token) for token in tokens[start : start + _LONGEST_COMPARISON])
+    said = next((said for said in _COMPARED if words[: len(said)] == said), ())
+    return (*tokens[: start // 2], _COMPARED[said], *tokens[start + len(said) :]) if said else tokens
 
 
 def _without_signature(tokens: Tokens) -> Tokens:
@@ -158,6 +199,8 @@ def _approximation(tokens: Tokens) -> Tokens:
     start = last_bracket(tokens)
     if start and tokens[start + 1] == "\\approx":
         return (*tokens[:start], *tokens[start + 1 : -1])
+    if start and word_of(tokens[start + 1]) in _ROUNDED and tokens[start + 2][0].isdigit():
+        return (*tokens[:start], "\\approx", *tokens[start + 2 : -1])
     for index in range(1, len(tokens) - 1):
         if word_of(tokens[index]) == "or" and word_of(tokens[index + 1]) in _ROUNDED:
             return (*tokens[:index], "\\approx", *tokens[index + 2 :])
@@ -188,16 +231,23 @@ def _without_lead(tokens: Tokens) -> Tokens:
         return tokens
     said = 0
     for index, word in enumerate(words):
-        if word in _VERBS or (tokens[index] == ":" and words[index - 1]):
+        becomes = word == "to" and index and words[index - 1] in _BECOMES
+        if word in _VERBS or becomes or (tokens[index] == ":" and words[index - 1]):
             said = index + 1
     # x is 5; the value of x is 5
     named = (said == 2 and tokens[0].isalpha()) or (words[0] and tokens[0] not in _CONDITIONS)
+    is_product = any(a[0].isdigit() and b.isalpha() for a, b in pairwise(tokens[:said]))  # 2x is 5
     is_parity = 0 < said < len(tokens) and words[said] in ("even", "odd")
-    if named and 0 < said < len(tokens) and not is_parity and not set(words[:said]) & (_DENIALS | _VERDICTS):
+    if (
+        named
+        and 0 < said < len(tokens)
+        and not (is_parity or is_product)
+        and not set(words[:said]) & (_DENIALS | _VERDICTS)
+    ):
         return _without_lead(bare(tokens[said:]) or tokens[-1:])
-    end = next((index for index, word in enumerate(words) if not word), len(tokens))
+    end = next((index for index, word in enumerate(words) if not word or word in NUMBERS), len(tokens))
     is_label = end < len(tokens) and tokens[end] == "=" and words[end - 1] in _LABELS
-    is_noun = words[:1] == ["the"] and words[end - 1] in _NOUNS and set(words[1 : end - 1]) <= _ADJECTIVES
+    is_noun = bool(end) and words[end - 1] in _NOUNS and set(words[: end - 1]) <= _ADJECTIVES
     is_year = "year" in words[:end] or (end == 1 and len(tokens) == 2 and len(tokens[1]) == 4)
     is_noun |= is_year and set(words[:end]) <= _YEAR
     if 0 < end < len(tokens) and (is_label or is_noun or set(words[:end]) <= _EMPTY_WORDS):
@@ -216,10 +266,23 @@ def _without_tail(tokens: Tokens) -> Tokens:
 
 
 def _without_note(tokens: Tokens) -> Tokens:
-    """Drops "(since x > 0)" from the end."""
+    """Drops "(since x > 0)" and "(x = -2 is rejected)" from the end; "(160 minutes)" there says the value once more."""
     start = last_bracket(tokens)
-    is_rejected = len(tokens) - start > 4 and word_of(tokens[-2]) in _REJECTED  # (x = -2 rejected)
-    return tokens[:start] if start and (is_rejected or word_of(tokens[start + 1]) in _NOTES) else tokens
+    if not start or start == len(tokens) - 2:
+        return tokens
+    words = [word_of(token) for token in tokens[start + 1 : -1]]
+    is_rejected = not all(words) and not words[0] and not _REJECTED.isdisjoint(words)
+    is_list = not _BETWEEN.isdisjoint(tokens[:start])  # a reason behind it may say in which order
+    is_reason = not is_list and len(words) > 2 and all(words) and _OTHERWISE.isdisjoint(words)
+    if is_rejected or is_reason or words[0] in _NOTES:
+        return tokens[:start]
+    said = next(
+        (at for at, word in enumerate(words) if word not in _AGAIN and tokens[start + 1 + at] != ","), len(words)
+    )
+    in_words = is_word(tokens[0]) and in_digits(tokens[:start])[0].isdigit()  # twelve (12)
+    is_beside_unit = said or words[-1] or tokens[-2] in ("%", "\\degree")
+    is_again = words[said:] and not words[said] and (is_beside_unit or in_words)
+    return (*tokens[:start], "\\text{or}", "{", *tokens[start + 1 + said : -1], "}") if is_again else tokens
 
 
 def take_conditions(tokens: Tokens) -> tuple[Tokens, Ranges, list[Tokens]]:
@@ -227,6 +290,7 @@ def take_conditions(tokens: Tokens) -> tuple[Tokens, Ranges, list[Tokens]]:
     multiples = tokens[tokens[0] == "\\text{all}" :]
     if multiples[:2] == ("\\text{multiples}", "\\text{of}") and multiples[2:] and multiples[-1].isdigit():
         return (multiples[-1], "k"), (("k", "Z"),), []
+    tokens = _counted(tokens)
     start = next((at for at, token in enumerate(tokens) if not is_word(token)), 0)
     sets = {_QUANTIFIERS.get(word_of(token), "?") for token in tokens[:start]} - {""} or {"R"}
     sets = sets if start else set()
@@ -234,7 +298,7 @@ def take_conditions(tokens: Tokens) -> tuple[Tokens, Ranges, list[Tokens]]:
     is_ordered = tokens[start].isalpha() and tokens[start + 1 : start + 2] in _ORDER
     if 0 < start < behind - 1 and tokens[start].isalpha() and tokens[start] in tokens[behind:]:
         start, is_ordered = behind, True  # all real x such that x > 2
-    if len(sets) == 1 and is_ordered and not sets & {"?", "N"}:  # all integers n > 2
+    if len(sets) == 1 and is_ordered and not sets & {"?", "N", "N0", "N1"}:  # all integers n > 2
         names = {token for token in tokens[start:] if token.isalpha()}
         return tokens[start:], ((names.pop(), sets.pop()),) if len(names) == 1 else (), []
     body, *others = split(tokens, _CONDITIONS)
@@ -260,6 +324,24 @@ def take_conditions(tokens: Tokens) -> tuple[Tokens, Ranges, list[Tokens]]:
     return bare(body), ranges, others
 
 
+def same_ranges(one: Ranges, other: Ranges) -> bool:
+    """Whether the parameters run through the same numbers; whether N begins with 0 is left open."""
+    sets = [[numbers for _, numbers in ranges] for ranges in (one, other)]
+    return len(one) == len(other) and all(
+        a == b or (a[0] == b[0] and "N" in (a, b)) for a, b in zip(*sets, strict=True)
+    )
+
+
+def _counted(tokens: Tokens) -> Tokens:
+    r"""k = 1, 2, 3, \dots as k \in \mathbb{N1}."""
+    if tokens[-1] != "\\dots" or "=" not in tokens:
+        return tokens
+    at = len(tokens) - tokens[::-1].index("=")
+    first = "".join(tokens[at:-1]).rstrip(",")
+    numbers = next((name for name, start in _COUNTED.items() if len(first) > 1 and start.startswith(first)), "")
+    return (*tokens[: at - 1], "\\in", f"\\mathbb{{{numbers}}}") if numbers and at > 2 else tokens
+
+
 def _parameter(clause: Tokens) -> tuple[str, str] | None:
     r"""k \in \mathbb{Z}, "k is an integer", "all real x" as (name, set); the name is empty where none is said. None for the rest."""
     names = [token for token in clause if not is_word(token)]
@@ -267,8 +349,9 @@ def _parameter(clause: Tokens) -> tuple[str, str] | None:
     if any(word not in _QUANTIFIERS for word in words):
         return None
     sets = [_QUANTIFIERS[word] for word in words if _QUANTIFIERS[word]]
-    if len(names) == 3 and names[1] == "\\in" and names[2].startswith("\\mathbb{") and names[0].isalpha():
-        return None if sets else (names[0], names[2][8:-1])
+    if len(names) > 2 and names[1] == "\\in" and names[2].startswith("\\mathbb{") and names[0].isalpha():
+        numbers = names[2][8:-1] if len(names) == 3 else _NUMBERS.get("".join(names[2:]), "")
+        return None if sets or not numbers else (names[0], numbers)
     if not words or len(names) > 1 or any(len(name) != 1 or not name.isalpha() for name in names):
         return None
-    return (names[0] if names else "", "N" if "N" in sets else sets[-1] if sets else "")
+    return (names[0] if names else "", next((s for s in sets if s[0] == "N"), sets[-1] if sets else ""))

@@ -72,6 +72,9 @@ def _far_points(names: Sequence[str], expressions: Sequence[Expression]) -> Iter
     reals += [sign * (far * most + Fraction(37, 23)) for far in (2, 5, 40) for sign in (1, -1)]
     reals += [7 - min(least, Fraction(1)) / 2, min(least, Fraction(1)) / 2 - 4, Fraction(1, 97), Fraction(-1, 89)]
     counts = [math.ceil(far * most) + more for far, more in ((1, 1), (2, 3), (1, 22), (5, 8))] + [37, 123]
+    if any(has_head(expression, frozenset({"piecewise"})) for expression in expressions):  # n = 1 apart from n > 1
+        small = {int(c) + more for c in constants if c.denominator == 1 and c < 100 for more in (0, 1)}
+        counts = [*sorted(small), *counts]
     for index in range(len(reals)):
         point: Point = {}
         for place, name in enumerate(names):

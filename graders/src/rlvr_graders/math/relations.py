@@ -12,7 +12,7 @@ from .expression import Expression, parse, symbols
 from .families import whole_parameter
 from .leaves import Judge, Sides, is_rounding
 from .parts import whole
-from .phrases import Ranges
+from .phrases import Ranges, same_ranges
 from .structure import BOUND, FLIPPED, ORDER, Node, is_name, letters, read
 from .tokens import Tokens, UnreadableAnswer, commands, listed, word_of
 from .words import phrase
@@ -23,8 +23,9 @@ OF_VARIABLES = commands("max min gcd lcm")
 """Those of them that an answer with variables may have."""
 _PARAMETER = "\\kappa"
 _WHOLE_NUMBERS = listed("all every any the is are an a if for when integer integers number numbers whole values of")
-_NOT = listed("not never isn't")
+_NOT = listed("not never isn't unless except excluding without")
 _PLACES = frozenset({"\\text{at}", "\\text{when}", "\\text{for}", "\\text{if}", "\\text{where}"})
+_ANGLE = re.compile(r"^m?\\angle ?(?=[A-Z]$)")
 _FEW = 30
 """Whole numbers between two ends that are listed."""
 _SAME_NAMES = {"f(x)": "y", "f^{-1}(x)": "y", "f'(x)": "y'", "\\frac{dy}{dx}": "y'", "f''(x)": "y''"}
@@ -111,7 +112,9 @@ def same_parity(asked: Node, given: Node, by: Judge) -> bool | None:
     if said[0] and said[1]:
         return said[0][0] == said[1][0] and (said[0][1] == said[1][1] or "" in (said[0][1], said[1][1]))
     known = said[0] or said[1]
-    members = _as_family(given if said[0] else asked) if known else []
+    saying = asked if said[0] else given
+    is_alone = len(saying.whole or saying.tokens) == 1  # even is a function, too
+    members = _as_family(given if said[0] else asked) if known and not is_alone else []
     if known is None or not members:
         return None
     multiple = ("*", whole(2), ("symbol", _PARAMETER))
@@ -171,13 +174,14 @@ def _last(node: Node) -> Node:
 def same_families(asked: Node, given: Node, by: Judge) -> bool:
     r"""\frac{\pi}{4} + k\pi, k \in \mathbb{Z}: the parameter may have any name, and the clause may be left out."""
     one, other = asked.ranges, given.ranges
+    asked, given = (_periodic(n.items[0] if n.kind == "set" and len(n.items) == 1 else n) for n in (asked, given))
     if (parity(asked) or parity(given)) and {"Z"} != {numbers for _, numbers in (*one, *other)}:
         return False
     if any(node.ranges and node.operators and ORDER.issuperset(node.operators) for node in (asked, given)):
         if "tuple" in (asked.kind, given.kind) and "Z" in {s for _, s in (*one, *other)}:
             return False  # whole numbers do not fill an interval
         return by.same(_whole_numbers(asked, one or other), _whole_numbers(given, other or one))
-    if one and other and [s for _, s in one] != [s for _, s in other]:
+    if one and other and not same_ranges(one, other):
         return False
     if len(one) == 1 and not other and given.kind != "residue":
         other = tuple((name, one[0][1]) for item in [given] if (name := whole_parameter(item)))
@@ -187,7 +191,8 @@ def same_families(asked: Node, given: Node, by: Judge) -> bool:
         return by.same(replace(asked, ranges=()), replace(given, ranges=()))
     if len(one) == len(other) == 1 and one != other:
         ours, theirs = one[0][0], other[0][0]
-        given = read(tuple(ours if token == theirs else token for token in given.tokens))
+        renamed = read(tuple(ours if token == theirs else token for token in given.tokens))
+        given = _periodic(replace(renamed, ranges=one))
     asked, given = replace(asked, ranges=()), replace(given, ranges=())
     if by.same(asked, given):
         return True
@@ -201,6 +206,23 @@ def same_families(asked: Node, given: Node, by: Judge) -> bool:
         return False
     left, right = ([parse(item.tokens) for item in part] for part in members)
     return by.algebra.families(left, right, one[0][0])
+
+
+def _periodic(node: Node) -> Node:
+    r"""2k\pi < x < (2k + 1)\pi as the interval between its ends, where these have the parameter."""
+    names = {name for name, _ in node.ranges}
+    if (
+        len(node.items) != 3
+        or not {*node.operators} <= {"<", "\\le"}
+        or not node.operators
+        or not names & {*node.tokens}
+    ):
+        return node
+    low, name, high = node.items
+    if not is_name(name) or names & {*name.tokens}:
+        return node
+    form = ("[" if node.operators[0] == "\\le" else "(") + ("]" if node.operators[1] == "\\le" else ")")
+    return replace(node, kind="tuple", items=(low, high), operators=(), form=form)
 
 
 def _same_heads(asked: Sequence[Node], given: Sequence[Node]) -> bool:
@@ -255,7 +277,7 @@ def same_relation(asked: Node, given: Node, by: Judge) -> bool:
     if given.kind == "relation":
         return _answers_with_name(asked, given, by)
     if asked.operators[-1] == "\\approx":  # the reference states a value and its rounding
-        return any(by.same(side, given) for side in asked.items if not is_name(side))
+        return any(by.same(side, given) for at, side in enumerate(asked.items) if at or not is_name(side))
     # "x = 5" is asked and "5" is given: the name may be left out. Only a name, or a quantity whose value is the answer (AB + CD = 5);
     # 2x + z = 1 is an equation, and 1 does not answer it.
     if set(asked.operators) == {"="} or asked.operators == ("\\in",):
@@ -275,6 +297,7 @@ def _answers_with_name(asked: Node, given: Node, by: Judge) -> bool:
             sides = sides[1:]
         elif is_name(sides[-1]):  # 5 = x
             sides.pop()
+        sides = _worked_out(sides) if len(sides) < len(given.items) else sides
         # Every side that is left must be the value: "x = 3 = 5" is not an answer.
         return bool(sides) and not TASKS.intersection(sides[-1].tokens) and all(by.same(asked, side) for side in sides)
     if given.operators[-1] == "\\approx" and set(given.operators[:-1]) <= {"="}:
@@ -287,6 +310,12 @@ def _answers_with_name(asked: Node, given: Node, by: Judge) -> bool:
             return False
         return all(by.same(asked, side) for side in exact) or by.same(asked, rounded)
     return False
+
+
+def _worked_out(sides: Sequence[Node]) -> list[Node]:
+    """Of KE = mv^2/2 = 250 J the 250: a formula in between is the way to it."""
+    is_value = bool(sides) and not letters(sides[-1].tokens)
+    return [side for side in sides if not (is_value and letters(side.tokens))]
 
 
 def _is_quantity(side: Node, asked: Node) -> bool:
@@ -342,7 +371,7 @@ def _same_equations(asked: Node, given: Node, by: Judge) -> bool:
     if is_name(name):
         for side, others in ((given.items[0], given.items[1:]), (given.items[-1], given.items[:-1])):
             if _same_name(name, side):
-                return all(by.same(value, other) for other in others)
+                return all(by.same(value, other) for other in _worked_out(others))
         if not letters(value.tokens):
             # "x = 5" is asked: an equation that still has to be solved (2x = 10) restates the task.
             return False
@@ -356,9 +385,13 @@ def _same_equations(asked: Node, given: Node, by: Judge) -> bool:
 
 def _same_name(asked: Node, given: Node) -> bool:
     """Whether both name the same quantity; one solution of several may have a number: x_1 for x."""
-    names = [_SAME_NAMES.get(node.text, _event(node.text)) for node in (asked, given)]
+    names = [_SAME_NAMES.get(node.text, _event(_ANGLE.sub("", node.text))) for node in (asked, given)]
     calls = [re.sub(r"(?<=^[a-zA-Z])\([a-z](?:,[a-z])*\)$", "", name) for name in names]
     if (names[0] in calls or names[1] in calls) and calls[0] == calls[1]:  # y(x) and y
+        return True
+    if any(
+        re.fullmatch(rf"{re.escape(a.text)}\([a-z]\)", b.text) for a, b in ((asked, given), (given, asked))
+    ):  # f and f(x)
         return True
     if (
         names[0] == names[1]
@@ -373,7 +406,8 @@ def _same_name(asked: Node, given: Node) -> bool:
 
 
 def _event(name: str) -> str:
-    """E[X] and \\mathbb{P}(A) as E(X) and P(A)."""
+    """E[X] and \\mathbb{P}(A) as E(X) and P(A), a partial derivative as f_x."""
+    name = re.sub(r"^\\frac\{\\partial ?(\w)\}\{\\partial ?(\w)\}$", r"\1_{\2}", name)
     name = re.sub(r"^\\(?:mathbb\{([EP])\}|(P)r)", r"\1\2", name)
     return name.replace("[", "(").replace("]", ")") if name[:1] in "EPV" else name
 
@@ -403,6 +437,8 @@ def _interval(node: Node, ends: frozenset[Tokens] = frozenset()) -> Node | None:
     r"""x > 2, 1 < x \le 2, x \in S as the interval or set they describe, with letters only in these `ends`; None for the rest."""
     if node.operators == ("\\in",) and is_name(node.items[0]):
         return node.items[1]
+    if node.operators == ("\\notin",) and is_name(node.items[0]):
+        return read(("\\mathbb{R}", "\\setminus", *node.items[1].tokens))
     if not set(node.operators) <= ORDER:
         return None
     items, operators = list(node.items), list(node.operators)

@@ -28,6 +28,7 @@ UNICODE = {
     "⊕": r"\oplus ", "⊗": r"\otimes ", "∘": r"\circ ", "⋆": r"\star ", "★": r"\star ", "∇": r"\nabla ", "∂": r"\partial ",
     "ℓ": r"\ell ", "ℏ": r"\hbar ", "†": r"\dagger ", "⊤": r"\top ", "ϕ": r"\phi ", "ϑ": r"\theta ", "ϵ": r"\epsilon ", "ϱ": r"\rho ",
     "ς": r"\sigma ", "µ": r"\mu ", "Ω": r"\Omega ", "ı": "i", "ȷ": "j", "⟂": r"\perp ", "∡": r"\angle ", "⨉": r"\times ", "∗": "*",
+    "Å": r"\text{angstrom}", "ℵ": r"\aleph ",
     **{letter: f"\\mathbb{{{unicodedata.normalize('NFKC', letter)}}}" for letter in "ℝℤℕℚℂℙ𝔼"},
 }  # fmt: skip
 """One character -> LaTeX; `characters` finds what follows from Unicode's own tables (Greek, dashes, digits, fractions, alphabets)."""
@@ -77,7 +78,7 @@ TEXT = listed(
 """Their argument is text."""
 UPRIGHT = listed("mathrm mathsf operatorname")
 """Those of `TEXT` that also set a name of mathematics: one letter in them is a variable, or behind a number a unit."""
-UNIT_LETTERS = frozenset("mghslLNJW")
+UNIT_LETTERS = frozenset("mghslLNJWVAKTFHCM")
 FONTS = listed("mathbb mathfrak")
 """Make another symbol out of a letter."""
 ALIASES = {
@@ -112,7 +113,7 @@ SIGNS = {
     **{name: f"\\mathbb{{{name}}}" for name in "RZNQC"},
     **dict.fromkeys(("%", "percent", "textpercent"), "%"),
     "lt": "<", "gt": ">", "colon": ":", "div": "/", "lbrack": "[", "rbrack": "]", "prime": "'", "cents": r"\text{cents}",
-    "imath": "i", "jmath": "j", "&": r"\text{and}", "_": "_", "mod": r"\mod",
+    "AA": r"\text{angstrom}", "imath": "i", "jmath": "j", "&": r"\text{and}", "_": "_", "mod": r"\mod",
 }  # fmt: skip
 """Commands that stand for a sign, a letter or a word."""
 ARGUMENTS = {"frac": 2, "binom": 2, "overline": 1, "dot": 1, "ddot": 1, "tilde": 1, "hat": 1}
@@ -161,4 +162,3 @@ OHMS = {
     for name in (sign, f"\\text{{{sign}}}")
 }
 """Prefixes of \\Omega."""
-UNIT_PREFIXES = listed("nano micro milli centi deci kilo mega giga tera")

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise, product
+from itertools import pairwise, permutations, product
 
 from .numerals import in_digits
 from .phrases import Ranges, plain_statement, speaks, take_conditions
+from .sayings import as_formula
 from .tokens import (
     CLOSERS,
     MAX_ITEMS,
@@ -25,6 +26,7 @@ from .tokens import (
     filled,
     is_word,
     join,
+    last_bracket,
     listed,
     split,
     step,
@@ -40,6 +42,8 @@ RELATIONS = ORDER | {
 }
 BOUND = "bound"
 """The form of a relation inside of the braces of a set, where its variable has no meaning outside."""
+_UNNAMED = ("\\kappa",)
+"""The name of what "at least 5" is said of."""
 SET_OPERATIONS = {"\\cup": "union", "\\cap": "intersection", "\\setminus": "difference"}
 _SEPARATORS = frozenset({",", ";", "\\text{and}", "\\text{or}"})
 _IF = frozenset({"\\text{if}", "\\text{for}", "\\text{when}"})
@@ -49,6 +53,10 @@ _EXTREMES = {
 }
 _FOR = frozenset({"\\text{for}", "\\text{where}", "\\text{with}"})
 _LONGEST_LABEL = 3
+_LINKS = listed("is are was has have had gets get costs cost the a an : of")
+_PERMUTATIONS = listed(
+    "and all any every its the their cyclic permutation permutations thereof of it these this triple up to in order"
+)
 _POINT_NAMES = frozenset("ABDEMQRS")
 """Letters before the coordinates of a point; others call: C(8, 3), P(A), F(2, 3)."""
 EMPTY_WORDS = listed("emptyset none") | {
@@ -108,9 +116,12 @@ def read(tokens: Tokens) -> Node:
         raise UnreadableAnswer("the answer is empty")
     if len(tokens) == 1 and not is_word(tokens[0]):
         return _single(tokens)
+    says = speaks(tokens)
+    if says:
+        tokens = as_formula(tokens)
     if (parts := _labelled(tokens)) is not None:
-        return Node("list", tokens, parts, form="and")
-    if speaks(tokens):
+        return Node("list", tuple(_EXTREMES.get(token, token) for token in tokens), parts, form="and")
+    if says:
         tokens = in_digits(plain_statement(tokens))
     measures = compound(tokens)
     if measures is not None:
@@ -124,6 +135,8 @@ def read(tokens: Tokens) -> Node:
     conditions: list[Tokens] = []
     if branches := _said_cases(tokens):
         return Node("cases", tokens, branches)
+    if says and (members := _permuted(tokens)):
+        return Node("list", tokens, members, form=",")
     if members := _members(tokens):
         return Node("list", tokens, members, form="or")
     if speaks(tokens):
@@ -190,22 +203,78 @@ def _members(tokens: Tokens) -> tuple[Node, ...]:
 
 
 def _labelled(tokens: Tokens) -> tuple[Node, ...] | None:
-    """The parts of "center (2, 3), radius 5" and of "Alice: 5, Bob: 3", each as label = value."""
-    if not (is_word(tokens[0]) or tokens[0] in _EXTREMES) or _SEPARATORS.isdisjoint(tokens):
-        return None
-    sides: list[tuple[Tokens, Tokens]] = []
-    for part in filled(tokens, _SEPARATORS - {"\\text{or}"}):
-        end = next((at for at, t in enumerate(part) if not is_word(t) and t not in _EXTREMES), len(part))
-        value = bare(part[end:])
-        value = bare(value[1:]) if value[:1] == ("=",) else value
-        if not 0 < end <= _LONGEST_LABEL or not value or "\\text{or}" in part:
+    """The parts of "center (2, 3), radius 5", of "Alice has 5 and Bob 3" and of "(a) 5 (b) 3", each as label = value."""
+    sides = _lettered(tokens) if "(" in tokens[:2] else []
+    if not sides:
+        if _SEPARATORS.isdisjoint(tokens) or not any(is_word(token) or token in _EXTREMES for token in tokens):
             return None
-        sides.append((tuple(_EXTREMES.get(token, token.lower()) for token in part[:end]), value))
-    if len(sides) < 2 or len({label for label, _ in sides}) < len(sides):
+        sides = [_label(part) for part in filled(tokens, _SEPARATORS - {"\\text{or}"})]
+    if (
+        len(sides) < 2
+        or not all(label and value for label, value in sides)
+        or len({label for label, _ in sides}) < len(sides)
+    ):
         return None
     return tuple(
         Node("relation", (*label, "=", *value), (Node("words", label), read(value)), operators=("=",))
         for label, value in sides
+    )
+
+
+def _label(part: Tokens) -> tuple[Tokens, Tokens]:
+    """Of "Alice has 5", "Alice: 5" and "5 (Alice)" the label and the value; both empty where it is anything else."""
+    start = last_bracket(part)
+    if start and all(map(is_word, part[start + 1 : -1])) and not is_word(part[0]):
+        label, value = part[start + 1 : -1], part[:start]
+    else:
+        end = next((at for at, t in enumerate(part) if not is_word(t) and t not in _EXTREMES), len(part))
+        label, value = part[:end], bare(part[end:])
+    value = bare(value[1:]) if value[:1] == ("=",) else value
+    label = tuple(_EXTREMES.get(token, token.lower()) for token in label if word_of(token) not in _LINKS)
+    return (label, value) if len(label) <= _LONGEST_LABEL and "\\text{or}" not in part else ((), ())
+
+
+def _lettered(tokens: Tokens) -> list[tuple[Tokens, Tokens]]:
+    """The parts behind (a), (b), (c) or (i), (ii), (iii)."""
+    tokens = tuple(token for token in tokens if word_of(token) != "part")
+    for names in ("a b c d e f", "i ii iii iv", "1 2 3 4"):
+        spans: list[tuple[int, int]] = []
+        for name in names.split():
+            last = spans[-1][1] if spans else 0
+            marks = ("(", *name, ")"), ("(", f"\\text{{{name}}}", ")")
+            found = (
+                (at, at + len(m)) for at in range(last, len(tokens)) for m in marks if tokens[at : at + len(m)] == m
+            )
+            span = next(found, (-1, 0))
+            if span[0] < 0 or (not spans and span[0]):
+                break
+            spans.append(span)
+        if len(spans) > 1:
+            ends = [*(start for start, _ in spans[1:]), len(tokens)]
+            return [
+                ((f"\\text{{({name})}}",), bare(tokens[start:end]))
+                for name, (_, start), end in zip(names.split(), spans, ends, strict=False)
+            ]
+    return []
+
+
+def _permuted(tokens: Tokens) -> tuple[Node, ...]:
+    """Of "(1, 2, 3) and its permutations" the six."""
+    start = len(tokens)
+    while start and (is_word(tokens[start - 1]) or tokens[start - 1] == ","):
+        start -= 1
+    words = {word_of(token) for token in tokens[start:]}
+    if not words & {"permutation", "permutations"} or not words <= _PERMUTATIONS:
+        return ()
+    one = read(tokens[:start]) if start else None
+    if one is None or one.kind != "tuple" or not 2 <= len(one.items) <= 4:
+        return ()
+    items = one.items
+    orders = [items[at:] + items[:at] for at in range(len(items))] if "cyclic" in words else [*permutations(items)]
+    each = {tuple(item.tokens for item in order): order for order in orders}
+    return tuple(
+        Node("tuple", ("(", *[t for item in order for t in (",", *item.tokens)][1:], ")"), tuple(order), form="()")
+        for order in each.values()
     )
 
 
@@ -232,7 +301,9 @@ def _except(tokens: Tokens) -> Node | None:
 
 
 def _list(tokens: Tokens) -> Node:
-    parts = _continued(filled(tokens, _SEPARATORS))
+    if word_of(tokens[0]) == "either" and "\\text{or}" in tokens:
+        tokens = tokens[1:]
+    parts = _continued([part for part in filled(tokens, _SEPARATORS) if part != ("\\text{respectively}",)])
     for separator in {";", "\\text{or}"}.intersection(tokens):  # p=5, q=2; p=7, q=2
         groups = filled(tokens, {separator})
         each = {(len(filled(group, _SEPARATORS)), group.count("=")) for group in groups}
@@ -303,6 +374,8 @@ def _bound(node: Node) -> Node:
 
 
 def _single(tokens: Tokens) -> Node:
+    if tokens[0] in ORDER and len(tokens) > 1:  # at least 5: of what, is not said
+        return _single((*_UNNAMED, *tokens))
     sides, operators = _relation(tokens)
     if operators:
         return _related(tokens, tuple(map(read, sides)), operators)
@@ -328,7 +401,8 @@ def _related(tokens: Tokens, items: tuple[Node, ...], operators: Tokens) -> Node
     if len(names) > 1 and set(operators) == {"="} and all(map(is_name, names)) and not letters(value.tokens):
         each = [(*name.tokens, "=", *value.tokens) for name in names]  # x = y = 1
         return Node("list", tokens, tuple(map(read, each)), form="and")
-    return Node("relation", tokens, items, operators=operators)
+    is_unnamed = any(item.tokens == _UNNAMED for item in items)
+    return Node("relation", tokens, items, operators=operators, form=BOUND if is_unnamed else "")
 
 
 def _bracketed(tokens: Tokens) -> Node | None:
@@ -424,6 +498,8 @@ def _cases(tokens: Tokens) -> Node | None:
 
 def _leaf(tokens: Tokens) -> Node:
     whole = tokens
+    if tokens[-2:] == ("'", "'") and tokens[-3:-2] and (tokens[-3][0].isdigit() or tokens[-3] == "}"):
+        tokens = (*tokens[:-2], "\\text{inch}")
     tokens, unit = take_unit(_continued_decimal(tokens))
     # One pair of brackets may be left around what stood beside the unit: (5) cm
     while len(tokens) > 2 and tokens[0] in ("(", "{") and closes(tokens, 0) == len(tokens) - 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from .measures import BASES, CASED, COMPOUND, CURRENCIES, SIGNS, UNITS, Measure
+from .measures import BASES, CASED, COMPOUND, CURRENCIES, OFFSETS, SIGNS, UNITS, Measure
 from .numerals import NUMBERS, PARTS, SCALES, in_digits
 from .tokens import CLOSERS, OPENERS, Tokens, is_word, listed, word_of
 
@@ -14,7 +14,7 @@ ORDINALS = listed("st nd rd th")
 # Words that turn a value's meaning: two answers that differ in one of these are two answers.
 _DIRECTIONS = listed(
     "north south east west left right up down above below before after am pm increase decrease more less fewer gain loss profit "
-    "positive negative clockwise counterclockwise inside outside even odd "
+    "positive negative clockwise counterclockwise inside outside even odd bc ad "
     "january february march april may june july august september october november december "
     "monday tuesday wednesday thursday friday saturday sunday"
 )
@@ -27,19 +27,35 @@ _STATEMENTS = listed(
     "least most maximum minimum greater smaller larger bigger infinitely undefined rejected reject "
     "rejects extraneous invalid discarded "
     "excluded omitted impossible negated reciprocal inverse inverses opposite halved doubled tripled missing off short below "
-    "repeating recurring exclusive unknown unless rather reduced increased decreased mille"
+    "repeating recurring exclusive unknown unless rather reduced increased decreased"
 )
 # Words that may stand behind a value although they name nothing that is counted.
 _HARMLESS = listed(
-    "total leftover over altogether all in left remaining each only old tall "
+    "total leftover over altogether together all in left remain remains needed required remaining each every only old tall "
     "long wide high deep thick away ahead apart approximately approx exactly about answer o'clock gon sided per of the a an overall "
+    "place position bc ad respectively "
     "today daily weekly monthly annually yearly later ago th even odd north south east west up down above right "
     "before after am pm gain loss profit increase decrease positive clockwise counterclockwise inside outside"
 )
+_GENERAL = listed(
+    "people persons ways things items objects pieces numbers values times units possibilities solutions combinations"
+)
+"""What may be said of anything that is counted."""
+_TEMPERATURES = {
+    "c": "celsius",
+    "f": "fahrenheit",
+    **{name: name for name in ("celsius", "fahrenheit", "kelvin")},
+    "centigrade": "celsius",
+}
 _PLURALS = listed("people children men women sheep fish deer mice geese teeth dice cattle")
+_SYNONYMS = {"anticlockwise": "counterclockwise", "counter-clockwise": "counterclockwise", "bce": "bc", "ce": "ad"}
+_SYNONYMS |= {f"{way}ward{end}": way for way in ("up", "down", "left", "right") for end in ("", "s")}
+_EACH = listed("a an each every")
 _TRIGONOMETRY = frozenset({"\\sin", "\\cos", "\\tan", "\\cot", "\\sec", "\\csc", "\\cis"})
 _OPERATORS = frozenset({"/", "+", "-", "\\cdot", "^", "_", "(", "[", "|"})
 MAX_WORDS = 8
+_NOTHING = Fraction(0)
+_POUNDS: set[Measure] = {(("pound", 1),), (("sterling", 1),)}
 
 
 @dataclass(frozen=True)
@@ -54,6 +70,12 @@ class Unit:
     @property
     def is_percent(self) -> bool:
         return self.measure == (("%", 1),)
+
+    @property
+    def offset(self) -> Fraction:
+        """What a temperature on a scale of its own needs: 273.15 for degrees Celsius."""
+        is_scale = len(self.measure) == 1 == self.measure[0][1]
+        return OFFSETS.get(self.measure[0][0], _NOTHING) if is_scale else _NOTHING
 
     def in_bases(self) -> tuple[Fraction, Measure]:
         """The factor and the base measures that the unit stands for: (1000/3600, length over time) for km/h."""
@@ -70,10 +92,10 @@ NO_UNIT = Unit()
 
 
 def units_conflict(one: Unit, other: Unit, *, counts_matter: bool = False) -> bool:
-    """Whether both name a measure and not of the same kind (5 cm, 5 s), or words that turn the meaning differ (20 % more, 20 % less).
+    """Whether the units are of different kinds (5 cm, 5 s, 5 eggs), or words that turn the meaning differ (20 % more, 20 % less).
 
-    What is counted (18 eggs) or said (in total) conflicts only where it tells the parts of a list apart (`counts_matter`), and a
-    unit that one side leaves out never does.
+    What is said beside (in total) conflicts only where it tells the parts of a list apart (`counts_matter`), and a unit that one
+    side leaves out never does.
     """
     if NO_UNIT in (one, other) or one == other:
         return False
@@ -83,15 +105,30 @@ def units_conflict(one: Unit, other: Unit, *, counts_matter: bool = False) -> bo
         return True  # 60 people are not 60 %
     if one.measure and other.measure:
         names = {name for name, _ in one.measure + other.measure}
+        if {one.measure, other.measure} == _POUNDS:
+            return False
+        if "%" in {*dict(one.measure)} & {*dict(other.measure)} and (one.is_percent or other.is_percent):
+            return False  # 5 % per year
         if "unit" in names:  # square units are not cubic ones; plain units are said of all of them
             powers = {sum(power for _, power in unit.measure) for unit in (one, other)}
             return len(powers) > 1 and 1 not in powers
         return one.in_bases()[1] != other.in_bases()[1]
-    return counts_matter and bool(one.words and other.words) and not set(one.words) & set(other.words)
+    if counts_matter and one.words and other.words:
+        return not set(one.words) & set(other.words)
+    if _counts(one) and _counts(other):
+        is_general = not (one.measure or other.measure or _GENERAL.isdisjoint(one.words + other.words))
+        return not is_general and _nouns(one).isdisjoint(_nouns(other))
+    return False
 
 
 def _counts(unit: Unit) -> bool:
-    return not _HARMLESS.issuperset(unit.words)
+    return bool(unit.measure) or not _HARMLESS.issuperset(unit.words)
+
+
+def _nouns(unit: Unit) -> set[str]:
+    """What is measured or counted, in the singular."""
+    names = {word.removesuffix("s") for word in unit.words if word not in _HARMLESS}
+    return names | {name for name, _ in unit.measure}
 
 
 def take_unit(tokens: Tokens) -> tuple[Tokens, Unit]:
@@ -137,16 +174,16 @@ def compound(tokens: Tokens) -> tuple[Tokens, Unit] | None:
     if tokens[1::2] == ("'", "'") and tokens[4:] == ("'",):  # 5' 6''
         tokens = (tokens[0], "\\text{ft}", tokens[2], "\\text{in}")
     plain = [token for token in tokens if word_of(token) != "and" and token not in (",", " ")]
+    if plain[-2:] == ["'", "'"] and "\\degree" in plain:
+        plain[-2:] = ["\\text{arcsecond}"]
     marks = {"\\degree": "degree", "'": "arcminute"}
     names = [marks.get(t) or UNITS.get(t if t in ("h", "m", "s") else word_of(t), "") for t in plain[1::2]]
     if names[:1] == ["hour"]:
         names = ["minute" if name == "meter" else name for name in names]  # 2 h 15 m
     if len(plain) < 4 or len(plain) % 2 or not all(names) or not all(token[0].isdigit() for token in plain[::2]):
         return None
-    units = [Unit((("degree", 1),)) if name == "arcminute" else Unit(((name, 1),)) for name in names]
-    factors = [
-        Fraction(1, 60) if name == "arcminute" else unit.in_bases()[0] for name, unit in zip(names, units, strict=True)
-    ]
+    units = [Unit(((name, 1),)) for name in names]
+    factors = [unit.in_bases()[0] for unit in units]
     if len({unit.in_bases()[1] for unit in units}) > 1 or sorted(set(factors), reverse=True) != factors:
         return None
     total = sum((Fraction(n) * f for n, f in zip(plain[::2], factors, strict=True)), Fraction(0)) / factors[0]
@@ -186,8 +223,8 @@ class _Reading:
         self.words: list[str] = []
         self.last = ""
         """The name that a power behind it belongs to."""
-        self.sign = self.power = 1
-        """What waits for the next name: -1 behind "per", 2 behind "square"."""
+        self.sign = self.power = self.group = 1
+        """What waits for the next name: -1 behind "per", 2 behind "square"; and what holds for all names of a bracket."""
 
     def is_unit(self, value: Tokens) -> bool:
         """Whether the tokens name a unit or what is counted; not where they say anything else."""
@@ -198,7 +235,10 @@ class _Reading:
                 known = self.exponent()
             elif token == "/":
                 known, self.sign = True, -1
-            elif token in ("\\cdot", "(", ")", "."):
+            elif token in ("(", ")"):
+                known, self.group = True, self.sign if token == "(" else 1
+                self.sign = self.group
+            elif token in ("\\cdot", "."):
                 known = True
             else:
                 known = self.word(SIGNS.get(token) or (token[6:-1] if is_word(token) else ""))
@@ -210,7 +250,8 @@ class _Reading:
         """Whether the words name what is counted (a plural, or anything for a part of one), or the value: 17 (seventeen)."""
         unknown = [word for word in self.words if word not in _HARMLESS | _PLURALS]
         if not unknown or (
-            set(unknown) <= NUMBERS and in_digits(tuple(f"\\text{{{word}}}" for word in self.words)) == value
+            {part for word in unknown for part in word.split("-")} <= NUMBERS
+            and in_digits(tuple(f"\\text{{{word}}}" for word in self.words)) == value
         ):
             return True
         plural = [n for n, word in enumerate(unknown) if word[-1:] == "s" and word[-2:] not in ("ss", "us", "is")]
@@ -226,23 +267,42 @@ class _Reading:
         return exponent.lstrip("-").isdigit() and len(exponent) <= 2 and self.raise_last(int(exponent))
 
     def raise_last(self, power: int) -> bool:
-        if self.last:
-            self.powers[self.last] *= power
-        return bool(self.last)
+        if not self.last:
+            return False
+        self.powers[self.last] *= power
+        return abs(self.powers[self.last]) < 100  # cm^2^2^2...: its factor has no end of digits
 
     def word(self, word: str) -> bool:
-        lowered = word.lower()
-        if not word or (lowered in _STATEMENTS and (self.words[-1:], lowered) != (["left"], "over")):
+        lowered = _SYNONYMS.get(word.lower(), word.lower())
+        following = self.tail[self.at] if self.at < len(self.tail) else ""
+        if following or "-" in lowered:  # light-years, nautical miles
+            first, second = lowered.replace("-", ""), word_of(following)
+            if first + second in UNITS and len(first + second) > 3:
+                self.at, lowered = self.at + bool(second), first + second
+        if lowered in ("is", "are") and word_of(following) in ("left", "remaining", "needed", "required"):
+            return True  # 15 are left
+        if not word or (
+            lowered in _STATEMENTS
+            and (lowered, following) != ("times", "")
+            and (self.words[-1:], lowered) != (["left"], "over")
+        ):
             return False
         following = self.tail[self.at] if self.at < len(self.tail) else ""
-        if lowered == "per":
+        is_rate = lowered in _EACH and bool(self.words or self.powers) and word_of(following) in UNITS
+        if word == "ms" and self.tail[self.at : self.at + 3] == ("^", "{", "-"):  # 9.8 ms^{-2}
+            self.powers, self.last = {"meter": self.sign, "second": self.sign}, "second"
+            return True
+        if lowered == "per" or is_rate:
             self.sign = -1
             if word_of(following) == "cent":
                 self.at, self.sign, self.powers["%"] = self.at + 1, 1, 1
-        elif word in ("C", "F") and self.last == "degree":
-            self.last = "celsius" if word == "C" else "fahrenheit"
-            self.powers = {self.last: 1}
-        elif lowered in SCALES:
+            elif len(word_of(following)) > 2 and word_of(following) not in UNITS:
+                self.words.append(f"{word_of(following).removesuffix('s')}s")  # per child
+                self.at += 1
+        elif self.last == "degree" and lowered in _TEMPERATURES:
+            self.powers[_TEMPERATURES[lowered]] = self.powers.pop("degree")
+            self.last = _TEMPERATURES[lowered]
+        elif lowered in SCALES and word not in CASED:
             self.factor *= SCALES[lowered]
             return not self.words and not self.powers and self.factor <= 10**15
         elif lowered in PARTS and self.at == 1:  # 5 eighths
@@ -253,16 +313,16 @@ class _Reading:
             return self.raise_last(_POWERS[lowered])
         elif lowered in _POWERS:
             self.power = _POWERS[lowered]
-        elif lowered in COMPOUND:
-            for name, power in COMPOUND[lowered]:
+        elif measure := COMPOUND.get(word, COMPOUND.get(lowered)):
+            for name, power in measure:
                 self.powers[name] = self.powers.get(name, 0) + self.sign * power
             self.last = ""
         elif (word in CASED or lowered in UNITS) and not (
-            lowered == "in" and is_word(following)
+            word in ("in", "a") and is_word(following)
         ):  # 5 in, but 5 in total
             self.last = CASED.get(word) or UNITS[lowered]
             self.powers[self.last] = self.powers.get(self.last, 0) + self.sign * self.power
-            self.sign = self.power = 1
+            self.sign, self.power = self.group, 1
         elif lowered not in ("of", "the", "a", "an", "each"):
             self.words.append(lowered)
         return True

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
+from .moments import MONTHS
 from .structure import ALL_WORDS, EMPTY_WORDS, Node, plain_words
-from .tokens import listed, word_of
+from .tokens import Tokens, is_word, listed, word_of
 
 SAME_WORDS = {
     phrase: phrases[0]
@@ -13,13 +15,33 @@ SAME_WORDS = {
         ("doesnotexist", "dne", "doesn'texist", "limitdoesnotexist", "nolimit",
          "undefined", "notdefined", "limitdne", "doesntexist", "nonexistent"),
         ("\\emptyset", "\\{\\}", *sorted(EMPTY_WORDS)),
-        ("\\infty", "infinitelymany", "divergesto\\infty", "tendsto\\infty", "infinitelymanysolutions", "infinite", "infinity"),
-        ("divergent", "diverges", "seriesdiverges"),
-        ("convergent", "converges", "seriesconverges"),
+        ("\\infty", "infinitelymany", "infinitelymanysolutions", "infinite", "infinity", "positiveinfinity", "plusinfinity"),
+        ("-\\infty", "negativeinfinity", "minusinfinity"),
+        ("divergent", "diverges", "seriesdiverges", "integraldiverges", "sequencediverges"),
+        ("convergent", "converges", "seriesconverges", "integralconverges", "sequenceconverges"),
         ("absolutelyconvergent", "convergesabsolutely", "seriesconvergesabsolutely"),
         ("conditionallyconvergent", "convergesconditionally", "seriesconvergesconditionally"),
         ("\\mathbbn", "\\mathbbz^+", "allpositiveintegers", "positiveintegers", "allnaturalnumbers", "naturalnumbers"),
         ("yes", "true"),
+        ("primes", "allprimes", "primenumbers", "everyprime", "anyprime"),
+        ("impossible", "notpossible", "cannotbedone"),
+        ("neither", "neitherevennorodd", "neitheroddnoreven"),
+        ("cannotbedetermined", "can'tbedetermined", "notenoughinformation", "insufficientinformation"),
+        ("noneofabove", "noneofthese"),
+        ("notcontinuous", "discontinuous"),
+        ("notbounded", "unbounded"),
+        ("notfair", "unfair"),
+        ("notrational", "irrational"),
+        ("linearlydependent", "notlinearlyindependent"),
+        *((often, f"{often}true", f"{often}holds") for often in ("always", "never", "sometimes")),
+        ("injective", "one-to-one", "one-one"),
+        ("surjective", "onto"),
+        ("right", "right-angled", "rightangled", "right-angledtriangle"),
+        ("\\mathbbq", "rationalnumbers", "rationals", "allrationals"),
+        ("\\mathbbc", "complexnumbers", "allcomplex"),
+        *((f"{start}{end}", f"{start}-{end}", start[0] + end[0]) for start in ("north", "south") for end in ("east", "west")),
+        *((f"{day}day", day[:3], day[:4]) for day in ("mon", "tues", "wednes", "thurs", "fri", "satur", "sun")),
+        *((month, month[:3], month[:4]) for month in MONTHS),
         ("no", "false"),
         ("\\mathbbz", "allintegers", "integers", "everyinteger"),
         ("\\mathbb{R}", *sorted(ALL_WORDS)),
@@ -33,9 +55,49 @@ SAME_WORDS = {
     )
     for phrase in phrases
 }  # fmt: skip
-_FILLERS = listed("the a an it is are answer there they on")
+_TO_INFINITY = re.compile(
+    r"^(?:(?:series|integral|sequence|limit)?(?:diverges|tends|goes|approaches)(?:to)?\+?(?=-?(?:\\infty|.*infinity)$)|\+(?=\\infty$))"
+)
+_OPPOSED = {
+    word: (group, side)
+    for group, sides in enumerate(
+        line.split(" / ")
+        for line in """minimum minimal minima least smallest / maximum maximal maxima greatest largest / saddle / inflection
+increasing increases / decreasing decreases
+older / younger
+taller longer higher / shorter lower
+faster / slower
+local relative / global absolute
+horizontal / vertical
+convex / concave
+clockwise / counterclockwise anticlockwise counter-clockwise
+stable / unstable
+single simple / double / triple
+against / favor favour
+parallel / perpendicular
+odd / even
+north northern / south southern / east eastern / west western
+left leftward leftwards / right rightward rightwards
+up upward upwards / down downward downwards
+above / below
+inside inscribed / outside circumscribed
+gain profit / loss
+gmt utc / est / cst / mst / pst / cet / bst / ist / jst
+sine / cosine / tangent
+mean / median / mode
+radius / diameter / circumference
+area / perimeter / volume""".splitlines()
+    )
+    for side, names in enumerate(sides)
+    for word in names.split()
+}
+"""Words that cannot both be said of one answer: the group, and the side in it."""
+_COMPASS = listed("north south east west")
+_BY_TEST = re.compile(r"(?<=.)by(?:the)?[a-z-]*(?:test|theorem|criterion|rule)$")
+_FILLERS = listed("straight the a an it is are answer there they on")
 _OPPOSITES = {"yes": "no", "no": "yes"}
-_NOUNS = listed("triangle function series sequence matrix graph")
+_TRUTHS = {"yes": "t", "no": "f", "T": "t", "F": "f", "Y": "t", "N": "f"}
+_NOUNS = listed("condition line group number integer one angle triangle function series sequence matrix graph")
 """What an adjective may leave out: isosceles, an isosceles triangle."""
 _DOUBTS = listed("not but or maybe perhaps unless except however")
 
@@ -43,6 +105,11 @@ _DOUBTS = listed("not but or maybe perhaps unless except however")
 def phrase(node: Node) -> str:
     words = [token for token in (node.whole or node.tokens) if word_of(token) not in _FILLERS]
     plain = plain_words(replace(node, tokens=tuple(words), whole=()))
+    plain = (
+        re.sub(r"(?<=.)exists?$", "", _BY_TEST.sub("", _TO_INFINITY.sub("", plain)))
+        if plain not in SAME_WORDS
+        else plain
+    )
     if plain not in SAME_WORDS and plain.endswith(("integers", "numbers")):
         plain = plain.removeprefix("all")
     return SAME_WORDS.get(plain, plain)
@@ -52,8 +119,34 @@ def _plain(token: str) -> str:
     return SAME_WORDS.get(word_of(token), word_of(token))
 
 
+def contradict(asked: Tokens, given: Tokens) -> bool:
+    """Whether one says of its value what excludes what the other says: a minimum at 1, a maximum at 1; north of west, west of north."""
+    words = [[word_of(token) for token in tokens if token[:2] == "\\t"] for tokens in (asked, given)]
+    if not any(words[0]) or not any(words[1]):
+        return False
+    sides = [{_OPPOSED[word] for word in said if word in _OPPOSED} for said in words]
+    groups = {group for group, _ in sides[0]} & {group for group, _ in sides[1]}
+    ways = [[word for word in said if word in _COMPASS] for said in words]
+    return any(not {side for side in sides[0] & sides[1] if side[0] == group} for group in groups) or (
+        len(ways[0]) == 2 and ways[0] == ways[1][::-1]
+    )
+
+
+def truths(node: Node) -> str:
+    """Of "true, false, true" and TFT the letters, whose order counts; nothing for any other answer."""
+    if node.kind == "list":
+        letters = [SAME_WORDS.get(phrase(item), phrase(item)) for item in node.items]
+        return "".join(_TRUTHS.get(letter, "?") for letter in letters) if _TRUTHS.keys() >= {*letters} else ""
+    if node.tokens[0] not in ("T", "F") and not is_word(node.tokens[0]):
+        return ""
+    text = "".join(word_of(token).upper() or token for token in node.tokens)
+    return text.lower() if len(text) > 1 and not text.strip("TF") else ""
+
+
 def same_words(asked: Node, given: Node) -> bool:
     one, other = phrase(asked), phrase(given)
+    if one == "divergent" and other in ("\\infty", "-\\infty") and "diverges" in plain_words(given):
+        return True
     if one in _OPPOSITES and given.tokens[1:2] == (",",):  # "Yes, it converges"
         words = [_plain(token) for token in given.tokens]
         words = words[: next((n for n, word in enumerate(words) if word in ("because", "since")), len(words))]
@@ -70,4 +163,7 @@ def same_words(asked: Node, given: Node) -> bool:
         *words, noun = node.tokens
         if word_of(noun) in _NOUNS and words and phrase(replace(node, tokens=tuple(words))) == word:
             return True
+    said, answered = ([word for t in n.tokens if (word := word_of(t)) not in _FILLERS] for n in (asked, given))
+    if said and answered and said[-1] == answered[-1] and said[-1] in _NOUNS and sorted(said) == sorted(answered):
+        return True  # isosceles right triangle, right isosceles triangle
     return one == other != "" or plain_words(asked) == plain_words(given) != ""

@@ -1,4 +1,4 @@
-"""DelTA on TRL: `DeltaTrainer` and `DeltaTrainerConfig` in the place of `GRPOTrainer` and `GRPOConfig`."""
+"""DelTA on TRL: `DeltaTrainer` and `DeltaTrainerConfig` replace `GRPOTrainer` and `GRPOConfig`."""
 
 from delta_rlvr.adapters.trl.config import DeltaTrainerConfig
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch

@@ -1,4 +1,4 @@
-"""What a forward pass that the engine runs anyway shows of a rollout batch, kept until the weights are solved for."""
+"""Capture of a rollout batch's hidden states, log-probs and entropies from a forward pass of the engine."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from delta_rlvr.credit import CreditStream
 
 @dataclass
 class Capture:
-    """A rollout batch of this rank, its responses in the order in which they were generated."""
+    """The captured rollout batch of this rank, its responses in the order of their generation."""
 
     stream: CreditStream
     mask: Bool[Tensor, "batch time"]
     """Valid response tokens."""
     tokens: Int[Tensor, "batch time"]
-    """Sampled ids."""
+    """The sampled token ids."""
     order: Int[Tensor, " batch"] | None = None
-    """Where each response stands in the pass, if that has them in another order (and all of them in one forward)."""
+    """The index of each response in the pass, if its order differs. The pass must then have all of them in one forward."""
     logps: Float[Tensor, "batch time"] | None = None
     entropy: Float[Tensor, "batch time"] | None = None
 
     @contextlib.contextmanager
     def opened(self, backbone: Any) -> Iterator[None]:
-        """While open, the backbone's forwards add their hidden states to the stream; a stream that needs none gets the tokens alone."""
+        """Add the hidden states of the backbone's forwards in the block to the stream, or only the tokens if it needs no more."""
         if not self.stream.needs_hidden:
             self.stream.add(None, mask=self.mask, tokens=self.tokens)
             yield
             return
-        lengths = self.mask.sum(1).tolist()  # one wait for the device here, and none while the pass runs
+        lengths = self.mask.sum(1).tolist()  # the only wait for the device
         seen = 0
 
         def keep(module: Any, arguments: Any, output: Any) -> None:
@@ -44,10 +44,10 @@ class Capture:
             rows = slice(seen, seen + len(hidden))
             seen += len(hidden)
             if seen > len(lengths):
-                return  # refused below, once the pass is over
+                return  # refused below, after the pass
             if self.order is not None and len(hidden) != len(lengths):
                 raise RuntimeError(
-                    f"a forward of the pass showed {len(hidden)} of {len(lengths)} responses, not all at once: {VERSION_HELP}"
+                    f"a forward of the pass had {len(hidden)} of {len(lengths)} responses, not all at once: {VERSION_HELP}"
                 )
             # The state at position t predicts token t + 1.
             hidden = hidden.detach()[:, -self.mask.shape[1] - 1 : -1].to(self.mask.device)
@@ -65,11 +65,11 @@ class Capture:
             handle.remove()
         if seen != len(lengths):
             raise RuntimeError(
-                f"the pass showed {seen} of {len(lengths)} responses to the hook on {type(backbone).__name__}: {VERSION_HELP}"
+                f"the hook on {type(backbone).__name__} got {seen} of {len(lengths)} responses: {VERSION_HELP}"
             )
 
     def keep(self, logps: Tensor, entropy: Tensor | None) -> None:
-        """What the pass gave of each token."""
+        """Keep the pass's log-probs and entropies."""
         place = slice(None) if self.order is None else self.order
         self.logps = logps.detach()[place]
         self.entropy = None if entropy is None else entropy.detach()[place]

@@ -1,4 +1,4 @@
-"""What TRL would fail on later, or not at all, refused where it is seen."""
+"""Checks of rewards and rollouts that TRL would fail on later, or silently accept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def refuse_infinite(rewards: Float[Tensor, "batch function"], names: list[str]) -> None:
-    """An infinite reward makes every advantage of its group NaN."""
+    """Refuse infinite rewards: they make every advantage of their group NaN."""
     infinite = rewards.isinf().nonzero()
     if len(infinite):
         row, column = infinite[0].tolist()
@@ -21,7 +21,7 @@ def refuse_infinite(rewards: Float[Tensor, "batch function"], names: list[str]) 
 
 
 def refusing_empty(rollout_func: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    """TRL fails on a completion without a token, and does not say on which."""
+    """Wrap a rollout_func to refuse empty completions, with their index: TRL fails on them without it."""
 
     def checked(prompts: list[Any], trainer: Any) -> dict[str, Any]:
         output = rollout_func(prompts, trainer)

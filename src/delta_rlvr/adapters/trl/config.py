@@ -1,4 +1,4 @@
-"""TRL's GRPOConfig with a method's name in it. Everything else keeps TRL's names, meanings and defaults."""
+"""TRL's GRPOConfig with a method. All other options keep TRL's names, meanings and defaults."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from trl import GRPOConfig
 
 from delta_rlvr.adapters.engines import TRL, check_engine
 from delta_rlvr.objectives import Method, Surrogate, get_method
+from delta_rlvr.words import comma_list
 
 LOSSES = ("dapo", "grpo", "bnpo", "dr_grpo", "cispo", "sapo", "luspo", "vespo")
-"""TRL's losses: in each of them a token's loss is proportional to its advantage, so each takes a weight per token."""
+"""TRL's losses: in each of them a token's loss is proportional to its advantage, so that weights can multiply advantages."""
 
 _BOUNDS = (
     "max_grad_norm",
@@ -21,91 +22,89 @@ _BOUNDS = (
     "vllm_importance_sampling_clip_max",
     "vllm_importance_sampling_cap",
 )
-"""Options for which infinity means: no bound."""
+"""Options for which infinity means "no bound"."""
 
 _OWN_LOSS = {"token_mean": "dapo", "sequence_mean": "grpo"}
 
 
 @dataclass
 class DeltaTrainerConfig(GRPOConfig):
-    """A `GRPOConfig` for `DeltaTrainer`. (TRL's own option `delta` is its two-sided clip and keeps that meaning.)"""
+    """A `GRPOConfig` for `DeltaTrainer`. (TRL's option `delta`, its two-sided clip, keeps its meaning.)"""
 
     method: str = field(
         default="delta",
         metadata={
-            "help": "Training method, settings after '?', as in 'delta?lambda_min=0.5&lambda_max=1.5' (`delta-rlvr methods` lists "
-            "them); a rule of your own as my_rules.py:MyRule or my_package.rules:MyRule. In Python a rule object will do."
+            "help": "Training method, with settings after '?': 'delta?lambda_min=0.5&lambda_max=1.5' (`delta-rlvr methods` lists "
+            "them), or your own rule: my_rules.py:MyRule or my_package.rules:MyRule. In Python also a rule object."
         },
     )
     show_methods: str = field(
         default="delta,delta-group,delta-within-side,dapo-ft",
         metadata={
-            "help": "Methods whose weights the token view shows beside the method's own, with commas. Those that need hidden states "
-            "which the method does not store are left out."
+            "help": "Other methods, with commas, whose weights the token view shows, too. Those that need hidden states which the "
+            "method does not store are left out."
         },
     )
     logps_from: str = field(
         default="policy",
         metadata={
-            "help": "Where rules that need log-probs take them from: policy (a forward pass), or sampler (those that vLLM or a "
-            "rollout_func returns with the samples: no pass at all, but the sampler's numerics)."
+            "help": "Source of log-probs for rules that need them: policy (a forward pass), or sampler (vLLM or a rollout_func "
+            "returns them with the samples: no pass, but the sampler's numerics)."
         },
     )
     equal_work: bool = field(
         default=False,
         metadata={
-            "help": "Run the old-log-prob pass for every method, needed or not, so that the seconds of two methods compare."
+            "help": "Run the old-log-prob pass also for methods that do not need it, so that the seconds of methods can be compared."
         },
     )
     store_device_gb: float | None = field(
-        default=None, metadata={"help": "Room for proxies on the accelerator, in GB (default: half of what is free)."}
+        default=None, metadata={"help": "Memory for proxies on the accelerator, in GB (default: half of what is free)."}
     )
     store_host_gb: float | None = field(
-        default=None,
-        metadata={"help": "Room for proxies in pinned host memory, in GB (default: half of what is free)."},
+        default=None, metadata={"help": "Pinned host memory for proxies, in GB (default: half of what is free)."}
     )
     run_folder: bool = field(
         default=False,
         metadata={
-            "help": "In a script: write the run folder into output_dir (metrics, sampled rollouts, token sums, model and card), "
-            "which `delta-rlvr report` reads. `delta-rlvr train` always does."
+            "help": "In a script: write a run folder for `delta-rlvr report` to output_dir (metrics, sampled rollouts, token sums, "
+            "model and card). `delta-rlvr train` always does."
         },
     )
     rollouts_every: int = field(
-        default=10, metadata={"help": "Steps between sampled rollout dumps into the run folder (0: none)."}
+        default=10, metadata={"help": "Steps between those whose rollouts go into the run folder (0: none)."}
     )
-    rollout_groups: int = field(default=4, metadata={"help": "Prompts in a rollout dump (0: all)."})
+    rollout_groups: int = field(default=4, metadata={"help": "Prompts per step whose rollouts are written (0: all)."})
     all_credit_metrics: bool = field(
         default=False,
         metadata={
-            "help": "Send every number of the weights to the console and the trackers, not only the six that tell most. The run folder "
-            "has all of them."
+            "help": "Send all metrics of the weights to the console and the trackers, not only the six most telling ones. The run "
+            "folder always has all of them."
         },
     )
     stop_if_not_finite: bool = field(
         default=True,
         metadata={
-            "help": "Stop where loss, gradient or weights are NaN or infinite, before a checkpoint of it is saved (false: go on, with "
-            "a warning)."
+            "help": "Stop when loss, gradient or weights are NaN or infinite, before a checkpoint is saved (false: only warn)."
         },
     )
-    # transformers would log the mean of other steps in the place of a loss that is NaN.
+    # transformers would replace a loss that is NaN in the log by the mean of other steps.
     logging_nan_inf_filter: bool = field(default=False, metadata={"help": "Hide a loss that is not finite."})
-    # None stands for "the method's own", so that a value somebody gave can be told from a default.
+    # None means the method's own value, so that a given value differs from the default.
     loss_type: str | None = field(  # type: ignore[assignment]
-        default=None, metadata={"help": "TRL's loss type. Default: what the method is (dapo, grpo or sapo)."}
+        default=None, metadata={"help": "TRL's loss type. Default: that of the method (dapo, grpo or sapo)."}
     )
     epsilon: float | None = field(  # type: ignore[assignment]
         default=None,
         metadata={
-            "help": "Lower bound of the clip, and without epsilon_high the upper one too. Default: the method's own clip (0.2, and "
-            "0.28 above for all but grpo)."
+            "help": "Lower bound of the clip, and without epsilon_high also the upper one. Default: the method's clip (0.2 below and "
+            "0.28 above; grpo has 0.2 for both)."
         },
     )
 
     def __post_init__(self) -> None:
-        self.taken_up = False  # a DeltaTrainer that gets this config says so here
-        # A rule object is kept as it is; what is written into files is how it is spelled.
+        self.taken_up = False  # set by the DeltaTrainer that gets this config
+        # A rule object is kept; files get its spec.
         self._method = get_method(self.method)
         self.method = self._method.name
         check_engine(self._method, TRL)
@@ -123,23 +122,20 @@ class DeltaTrainerConfig(GRPOConfig):
             )
         self._set_clip(surrogate)
         if surrogate.dual is not None and self.delta is None:
-            # TRL's two-sided clip is the dual clip: min(r, c) A where A < 0, and no change where A > 0.
+            # TRL's two-sided clip is the dual clip: min(r, c) A where A < 0, without effect where A > 0.
             self.delta = surrogate.dual
         if self.logps_from not in ("policy", "sampler"):
             raise ValueError(f"logps_from={self.logps_from!r}: choose policy or sampler")
-        for name in ("store_device_gb", "store_host_gb"):
+        for name in ("store_device_gb", "store_host_gb", "rollouts_every", "rollout_groups"):
             value = getattr(self, name)
             if value is not None and value < 0:
-                raise ValueError(f"{name}={value}: give a size in GB, 0 or more")
-        for name in ("rollouts_every", "rollout_groups"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name}={getattr(self, name)}: give 0 or more")
+                raise ValueError(f"{name}={value}: give 0 or more")
         for one in fields(self):
             value = getattr(self, one.name)
             bound = one.name in _BOUNDS and value == math.inf
             if isinstance(value, float) and not math.isfinite(value) and not bound:
                 raise ValueError(f"{one.name}={value}: give a finite number")
-        self._sized = self.generation_batch_size is not None  # the size of a rollout batch was given itself
+        self._sized = self.generation_batch_size is not None
         try:
             super().__post_init__()
         except ValueError as error:
@@ -147,21 +143,21 @@ class DeltaTrainerConfig(GRPOConfig):
                 raise ValueError(problem) from error
             raise
         if self.deepspeed_plugin is not None:
-            # DeepSpeed clips gradients itself, and a config that does not name the norm would leave them as they are.
+            # DeepSpeed clips gradients itself, and only if its config has the norm.
             self.deepspeed_plugin.deepspeed_config.setdefault("gradient_clipping", self.max_grad_norm)
 
     def get_warmup_steps(self, num_training_steps: int) -> int:
-        # Every trainer asks this when its training begins, and so can be told that it does not know `method`.
+        # Every trainer calls this at the start of training: one that is not a DeltaTrainer would ignore `method`.
         if not self.taken_up:
             warnings.warn(
-                f"this DeltaTrainerConfig was not given to a DeltaTrainer: method={self.method!r} and its other settings of delta_rlvr "
-                "do nothing, and no token is weighted. Use DeltaTrainer in the place of GRPOTrainer",
+                f"this DeltaTrainerConfig was not passed to a DeltaTrainer, so that method={self.method!r} and the other settings of "
+                "delta_rlvr have no effect. Use DeltaTrainer instead of GRPOTrainer",
                 stacklevel=2,
             )
         return super().get_warmup_steps(num_training_steps)
 
     def _group_problem(self) -> str | None:
-        """Why the responses of a rollout batch make no whole groups, in the options that set them, with values that would do."""
+        """Return why the responses of a rollout batch cannot be divided into groups, with options that would work, or None."""
         responses, group = self.generation_batch_size, self.num_generations
         if not responses or not group or group < 2 or responses % group == 0:
             return None
@@ -178,7 +174,7 @@ class DeltaTrainerConfig(GRPOConfig):
         )
 
     def smaller_batch(self, prompts: int) -> dict[str, int]:
-        """Options of the largest rollout batch with so many prompts at most; empty where even the smallest one has more."""
+        """Return options for the largest rollout batch with at most so many prompts, or {} if even the smallest has more."""
         assert self.generation_batch_size is not None
         assert self.num_generations is not None
         group, at_once = self.num_generations, self.per_device_train_batch_size * self.world_size
@@ -189,38 +185,38 @@ class DeltaTrainerConfig(GRPOConfig):
         unit = group // math.gcd(group, passes)
         if fits := prompts * group // (passes * unit) * unit:
             return {"per_device_train_batch_size": fits}
-        # So many passes have more groups than there are prompts: one pass per process, one group in each.
+        # With these passes there are more groups than prompts: use one pass with one group per process.
         smallest = {"steps_per_generation": 1, "per_device_train_batch_size": group}
         return smallest if prompts >= self.world_size else {}
 
     def _set_clip(self, surrogate: Surrogate) -> None:
-        """The method's own clip where none is given; an epsilon alone is TRL's symmetric one."""
+        """Set the method's clip unless one is given. A given epsilon without epsilon_high is a symmetric clip, as in TRL."""
         if self.epsilon is not None:
             return
         self.epsilon = GRPOConfig.epsilon if surrogate.low is None else surrogate.low
-        # With cispo epsilon_high is another thing, the largest ratio.
+        # With cispo epsilon_high is the largest ratio.
         if self.epsilon_high is None and surrogate.high != surrogate.low and self.loss_type != "cispo":
             self.epsilon_high = surrogate.high
 
     @property
     def resolved_method(self) -> Method:
-        """The method that `method` spells."""
+        """The `Method` of the spec in `method`."""
         return self._method
 
     @property
     def shown_methods(self) -> tuple[str, ...]:
         """The names of `show_methods`."""
-        return tuple(name.strip() for name in self.show_methods.split(",") if name.strip())
+        return tuple(comma_list(self.show_methods))
 
     @property
     def updates_per_batch(self) -> float:
-        """Optimizer steps taken on one rollout batch (less than one where several batches are accumulated)."""
+        """The number of optimizer steps per rollout batch (less than one if several batches are accumulated)."""
         assert self.steps_per_generation is not None
         return self.steps_per_generation * self.num_iterations / self.gradient_accumulation_steps
 
     @property
     def prompts_per_batch(self) -> int:
-        """Prompts of one rollout batch, over all ranks."""
+        """The number of prompts of a rollout batch, over all ranks."""
         assert self.generation_batch_size is not None
         assert self.num_generations is not None
         return self.generation_batch_size // self.num_generations

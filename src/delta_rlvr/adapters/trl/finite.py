@@ -1,4 +1,4 @@
-"""Training that would go on with a broken policy stops, before a checkpoint of it is saved."""
+"""Stops a training whose numbers are not finite before a checkpoint is saved."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 class FiniteTraining(TrainerCallback):
-    """Looks at loss and gradient before each optimizer step, and at the weights after it. All ranks agree."""
+    """Checks loss and gradient before each optimizer step, and the weights after it. All ranks stop together."""
 
     def __init__(self, trainer: DeltaTrainer):
         self._trainer = trainer
         self._loss: Tensor | None = None
 
     def see_loss(self, loss: Tensor) -> None:
-        """Of every pass of a step."""
+        """Take note of the loss of a pass."""
         bad = ~loss.detach().isfinite().all()
         self._loss = bad if self._loss is None else self._loss | bad
 
     def on_pre_optimizer_step(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         device, weights = self._trainer.accelerator.device, self._weights()
-        # With float16 an infinite gradient is part of finding the scale: that step is skipped.
+        # With float16 infinite gradients occur while the loss scale adapts, and such a step is skipped.
         scaled = self._trainer.accelerator.scaler is not None
         gradient = broken((one.grad for one in weights if one.grad is not None and not scaled), device)
         loss = torch.zeros_like(gradient) if self._loss is None or scaled else self._loss.to(device)
@@ -50,4 +50,4 @@ class FiniteTraining(TrainerCallback):
             if count and self._trainer.args.stop_if_not_finite:
                 raise NotFinite(what, step)
             if count:
-                warnings.warn(f"{what} not finite, and training goes on (stop_if_not_finite=False)", stacklevel=2)
+                warnings.warn(f"{what} not finite; training continues (stop_if_not_finite=False)", stacklevel=2)

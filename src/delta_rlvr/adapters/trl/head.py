@@ -1,4 +1,4 @@
-"""The LM head of a model: its weight, whole, and what the model does to its logits."""
+"""The LM head of a model: its whole weight, and the scale of its logits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def whole_head(model: Any, fsdp_root: Any | None) -> Float[Tensor, "vocab width"]:
-    """The LM head's weight of a causal LM, gathered where it is sharded. `fsdp_root`: the outermost unit, under FSDP."""
+    """Return the LM head's weight, gathered if it is sharded. `fsdp_root` is the outermost unit under FSDP."""
     weight = model.get_output_embeddings().weight
     if hasattr(weight, "full_tensor"):  # FSDP2's DTensor
         return weight.full_tensor().detach()
@@ -21,7 +21,7 @@ def whole_head(model: Any, fsdp_root: Any | None) -> Float[Tensor, "vocab width"
     if fsdp_root is not None:
         from torch.distributed.fsdp import FullyShardedDataParallel
 
-        # The outermost unit has the head, unless somebody wrapped it alone: then everything has to be gathered for it.
+        # The head is in the outermost unit unless it was wrapped by itself: then everything has to be gathered.
         for everything in (False, True):
             with FullyShardedDataParallel.summon_full_params(fsdp_root, recurse=everything, writeback=False):
                 weight = model.get_output_embeddings().weight
@@ -31,7 +31,7 @@ def whole_head(model: Any, fsdp_root: Any | None) -> Float[Tensor, "vocab width"
 
 
 def check_head(model: Any, method: str) -> None:
-    """Refuse what the head proxies cannot follow."""
+    """Refuse a model whose logits the head proxies do not describe."""
     text_config = model.config.get_text_config()
     for trait, value in (
         ("caps its logits (final_logit_softcapping)", getattr(text_config, "final_logit_softcapping", None)),
@@ -39,13 +39,13 @@ def check_head(model: Any, method: str) -> None:
     ):
         if value is not None:
             raise ValueError(
-                f"method {method!r} needs the LM head's gradient, which is not defined here for a model that "
+                f"method {method!r} needs the LM head's gradient, which is not implemented for a model that "
                 f"{trait}; use proxy='output_row'"
             )
 
 
 def logit_scale(text_config: Any) -> float:
-    """What a model multiplies its logits by: the names, and their order, that TRL's fused head knows."""
+    """Return the factor of a model's logits, by the names that TRL's fused head knows, in its order."""
     for name in ("logit_scale", "output_multiplier", "lm_head_multiplier"):
         if getattr(text_config, name, None) is not None:
             return float(getattr(text_config, name))

@@ -1,4 +1,4 @@
-"""The life of a run that is recorded in a folder: opened, trained in, saved, closed. `delta-rlvr train` and scripts share it."""
+"""The lifecycle of a run with a run folder: open, train, save, close. `delta-rlvr train` and scripts share it."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 _PACKAGES = ("torch", "transformers", "trl", "accelerate", "peft", "datasets", "numpy", "delta-rlvr")
 _SAVES = ("_save_checkpoint", "save_model", "save_tokens", "seal")
-"""Functions within which a disk without room explains an error of any words: torch has several."""
-_LITTLE = 16 * 2**20  # bytes; a disk with less is full, whatever the library that failed calls it
+"""An error within these functions counts as that of a full disk if there is hardly any room: libraries raise different errors."""
+_LITTLE = 16 * 2**20  # bytes; a disk with less counts as full
 
 
 @dataclasses.dataclass
 class Recording:
-    """A run folder that is open."""
+    """An open run folder."""
 
     writer: RunWriter | None
     """None on ranks other than the first."""
     callback: RunFolderCallback
     scored: str | None = None
-    """How the held-out score was taken, for the model card."""
+    """A description of the held-out scores for the model card."""
 
 
 @contextmanager
@@ -54,8 +54,8 @@ def recorded(
     accept_changed: bool = False,
     decisive: DecisiveTokens | None = None,
 ) -> Iterator[Recording]:
-    """Open the folder of a new run (`step` None), or of one that is resumed from its checkpoint at `step`; within the block, score and
-    train; then save weights, token sums and model card, and close the folder."""
+    """Open the folder of a new run (`step` None) or of one that is resumed at `step` for the block, which scores and trains; then save
+    weights, token sums and model card, and close the folder."""
     config, folder = trainer.args, Path(str(trainer.args.output_dir))
     method, writer = config.resolved_method, None
     if trainer.accelerator.is_main_process:
@@ -75,7 +75,7 @@ def recorded(
         else:
             writer = RunWriter.resume(folder, description, step, accept_changed)
             unseal_after(folder, step)
-    # The first of them judges; a penalty may follow.
+    # The first of them is the grader; a penalty may follow.
     functions: Any = trainer.reward_funcs
     graders = [one for one in functions if hasattr(one, "last_verdicts")]
     callback = RunFolderCallback(
@@ -93,7 +93,7 @@ def recorded(
             trainer.save_model(str(folder / MODEL))
             if writer and callback.recorder:
                 callback.recorder.save_tokens()
-                # The last steps may be in no line of metrics; a run that had taken all of them takes none here.
+                # The metrics may lack the last steps, and a resumed run may have had no steps left.
                 writer.update(steps=max(writer.info["steps"], trainer.state.global_step))
                 write_card(folder / MODEL, writer.info, recording.scored)
     finally:
@@ -102,7 +102,7 @@ def recorded(
 
 @contextmanager
 def recorded_script(trainer: DeltaTrainer, checkpoint: Path | None) -> Iterator[Recording]:
-    """`recorded` for `DeltaTrainer.train` in a user's script, of which the trainer alone is known."""
+    """Call `recorded` for `DeltaTrainer.train` in a user's script, with the facts that the trainer knows."""
     config, facts = trainer.args, script_facts(trainer)
     resumed = checkpoint is not None and (Path(str(config.output_dir)) / RUN).exists()
     with recorded(
@@ -130,7 +130,7 @@ def _write_page(folder: Path) -> None:
 
 
 def script_facts(trainer: DeltaTrainer) -> dict[str, Any]:
-    """What `run.json` would say of a run of a script, for its model card."""
+    """Return the facts about a script's run that `run.json` and the model card contain."""
     config = trainer.args
     data = getattr(trainer.train_dataset, "info", None)
     return {
@@ -150,7 +150,7 @@ def _versions() -> dict[str, str]:
 
 @contextmanager
 def checkpoint_named(folder: str) -> Iterator[None]:
-    """A training that fails says which checkpoint it left."""
+    """Add the last checkpoint to the error of a training that fails."""
     try:
         yield
     except Exception as error:
@@ -160,11 +160,11 @@ def checkpoint_named(folder: str) -> Iterator[None]:
 
 
 def last_checkpoint(folder: Path) -> Path:
-    """What `resume_from_checkpoint=True` means where a run folder says which checkpoints are whole."""
+    """Return the checkpoint for `resume_from_checkpoint=True` in a run folder: the last complete one."""
     whole = find_checkpoints(folder).whole
     if not whole:
         raise ValueError(
-            f"resume_from_checkpoint: {folder} holds no whole checkpoint; delete the folder to start again, or name a checkpoint"
+            f"resume_from_checkpoint: {folder} has no complete checkpoint; delete the folder to start again, or name a checkpoint"
         )
     return folder / f"checkpoint-{whole[-1]}"
 
@@ -174,7 +174,7 @@ def _step_of(checkpoint: Path) -> int:
 
 
 def disk_is_full(error: BaseException, folder: Path) -> bool:
-    """Whether an error comes from a full disk: torch and safetensors have errors of their own for it."""
+    """Return whether an error comes from a full disk, for which torch and safetensors raise their own errors."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return True
     if "No space left on device" in str(error):
@@ -185,8 +185,7 @@ def disk_is_full(error: BaseException, folder: Path) -> bool:
 
 @contextmanager
 def _room_for_the_end(folder: Path) -> Iterator[None]:
-    """Where a full disk ends a run, delete the checkpoint that it tore: it is worth nothing, and its room lets run.json say what
-    happened."""
+    """If a full disk ends the run, delete the incomplete checkpoint: it is useless, and run.json needs room for the error."""
     try:
         yield
     except Exception as error:
@@ -198,7 +197,7 @@ def _room_for_the_end(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _broken_step_noted(writer: RunWriter | None) -> Iterator[None]:
-    """The step that ended a run has no line of metrics: what happened there stands in one, for charts and page."""
+    """Write a line of metrics with the error for a step that was not finite, for charts and page."""
     try:
         yield
     except NotFinite as error:

@@ -1,10 +1,9 @@
-"""Checkpoints that are whole, and a resumed run that is the uninterrupted one, step by step.
+"""Exact resume: a resumed run takes the same steps as an uninterrupted one.
 
-`DeltaTrainer` brings `ExactResume` with it; who keeps a run folder also seals its checkpoints.
-
-What transformers restores by itself: weights, optimizer, schedule, random states, the place within an epoch. What is added here:
-a checkpoint is saved only where a rollout batch ends (what is left of one is in no checkpoint), its last file says that it is whole,
-and the data order of the second and later epochs is found again (TRL's sampler shuffles on from a state that no checkpoint has).
+transformers restores weights, optimizer, schedule, random states and the place within an epoch. `ExactResume`, which every
+`DeltaTrainer` has, saves checkpoints only at the end of a rollout batch (the rest of a batch is in no checkpoint), and restores the
+data order of the second and later epochs (checkpoints lack the state of TRL's sampler). In a run folder checkpoints are also sealed:
+their last file lists the others.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.trainer_utils import SaveStrategy
 from trl.trainer.utils import RepeatSampler
 
-from delta_rlvr.files import atomic
+from delta_rlvr.files import write_text
 
 if TYPE_CHECKING:
     from delta_rlvr.adapters.trl.trainer import DeltaTrainer
 
-# The last file written into a checkpoint: what else is in it, file by file with its size.
+# The last file written into a checkpoint, with the sizes of all others.
 COMPLETE = "complete.json"
 
 
@@ -34,15 +33,15 @@ class Checkpoints:
     """The checkpoints in a run folder, by step."""
 
     whole: list[int]
-    """A run can go on from these."""
+    """Complete: a run can be resumed from these."""
     torn: list[int]
-    """The run was killed while it wrote (or deleted) these."""
+    """Incomplete: the run was killed while it wrote or deleted these."""
     between: list[int]
-    """The last step of a run need not end a rollout batch: whole, but the rest of the batch is not there."""
+    """Complete, but within a rollout batch, whose rest is lost. Only the last step of a run may have such a checkpoint."""
 
 
 def find_checkpoints(folder: Path) -> Checkpoints:
-    """Which checkpoints of a run folder can be used."""
+    """Return the checkpoints of a run folder."""
     by_kind: dict[str, list[int]] = {"whole": [], "torn": [], "between": []}
     for path in folder.glob("checkpoint-*"):
         number = path.name.removeprefix("checkpoint-")
@@ -54,19 +53,18 @@ def find_checkpoints(folder: Path) -> Checkpoints:
 
 
 def seal(checkpoint: Path, *, step: int, seconds: float, ends_batch: bool) -> None:
-    """Say that everything of a checkpoint has been written."""
+    """Mark a checkpoint as complete."""
     files = {
         str(path.relative_to(checkpoint)): path.stat().st_size
         for path in sorted(checkpoint.rglob("*"))
         if path.is_file() and path.name != COMPLETE
     }
     facts = {"step": step, "seconds": seconds, "ends_batch": ends_batch, "files": files}
-    with atomic(checkpoint / COMPLETE) as file:
-        file.write(json.dumps(facts, indent=1).encode())
+    write_text(checkpoint / COMPLETE, json.dumps(facts, indent=1))
 
 
 def read_seal(checkpoint: Path) -> dict[str, Any] | None:
-    """What a whole checkpoint says of itself; None where it says nothing, or a file of it is missing or of another size."""
+    """Return the facts of a complete checkpoint; None if it is not sealed, or a file is missing or has another size."""
     try:
         facts = json.loads((checkpoint / COMPLETE).read_text(encoding="utf-8"))
         sizes = {name: (checkpoint / name).stat().st_size for name in facts["files"]}
@@ -76,7 +74,7 @@ def read_seal(checkpoint: Path) -> dict[str, Any] | None:
 
 
 def unseal_after(folder: Path, step: int) -> None:
-    """The run goes on from `step`: what was saved later will be written over, and is not whole while it is."""
+    """Mark the checkpoints after `step` as incomplete: a run that resumes there will overwrite them."""
     for path in folder.glob(f"checkpoint-*/{COMPLETE}"):
         number = path.parent.name.removeprefix("checkpoint-")
         if number.isdigit() and int(number) > step:
@@ -87,12 +85,12 @@ def _on_numbered_cpu(storage: Any, location: str) -> Any:
     return storage if location.startswith("cpu:") else None
 
 
-# On several ranks without an accelerator transformers loads an optimizer to "cpu:0", a place that torch.load does not know.
+# On several ranks without an accelerator transformers loads an optimizer to "cpu:0", which torch.load does not know.
 torch.serialization.register_package(11, lambda _: None, _on_numbered_cpu)
 
 
 class ExactResume(TrainerCallback):
-    """Holds saves back to the end of a rollout batch, and finds the data order of a later epoch again."""
+    """Delays saves to the end of a rollout batch, and restores the data order of later epochs."""
 
     def __init__(self, trainer: DeltaTrainer):
         self._trainer = trainer
@@ -108,16 +106,16 @@ class ExactResume(TrainerCallback):
             and state.save_steps * accumulation % self._trainer.passes_per_batch
         ):
             raise ValueError(
-                f"load_best_model_at_end: a save due at step {state.save_steps} waits for the end of a rollout batch, so the model "
-                "that was evaluated there would not be saved; make save_steps and eval_steps a multiple of the "
-                f"{args.updates_per_batch:g} steps that a batch is used for"
+                f"load_best_model_at_end: a save due at step {state.save_steps} waits for the end of a rollout batch, so that the "
+                "model that was evaluated there would not be saved; make save_steps and eval_steps multiples of the "
+                f"{args.updates_per_batch:g} steps per rollout batch"
             )
         try:
             length = len(train_dataloader)
-        except TypeError:  # a data set that is streamed
+        except TypeError:  # a streamed data set
             warnings.warn(
-                "the training data has no length (it is streamed), so its order cannot be found again: a resumed run trains on, but it "
-                "is not the uninterrupted one. Use a data set with a length for an exact resume",
+                "the training data has no length (it is streamed), so that its order cannot be restored: a resumed run differs from an "
+                "uninterrupted one. Use a data set with a length for an exact resume",
                 stacklevel=2,
             )
             return
@@ -125,8 +123,8 @@ class ExactResume(TrainerCallback):
         epochs, steps = divmod(state.global_step, updates)
         if (epochs * length + steps * accumulation) % self._trainer.passes_per_batch:
             warnings.warn(
-                f"step {state.global_step} lies within a rollout batch, the rest of which is in no checkpoint: the run goes on with "
-                "a new batch, and is not the uninterrupted one. Resume from a checkpoint where a batch ends",
+                f"step {state.global_step} lies within a rollout batch, whose rest is in no checkpoint: the run continues with a new "
+                "batch and differs from an uninterrupted one. Resume from a checkpoint at the end of a batch",
                 stacklevel=2,
             )
         if epochs:
@@ -142,19 +140,19 @@ class ExactResume(TrainerCallback):
         self._hold_back(control)
 
     def _hold_back(self, control: TrainerControl) -> None:
-        """A save that is due within a rollout batch waits for the end of it (or of the training)."""
+        """Delay a save that is due within a rollout batch to the end of the batch (or of the training)."""
         self._due = self._due or control.should_save
         control.should_save = self._due and (self._trainer.ends_batch or control.should_training_stop)
         self._due = self._due and not control.should_save
 
 
 def _sampler(dataloader: Any) -> RepeatSampler:
-    """TRL's sampler, inside what Accelerate wrapped around it."""
+    """Return TRL's sampler from inside Accelerate's wrappers."""
     layer = dataloader
     while (layer := getattr(layer, "batch_sampler", None)) is not None:
         if isinstance(sampler := getattr(layer, "sampler", None), RepeatSampler):
             return sampler
     raise RuntimeError(
-        "the training data is not drawn by TRL's RepeatSampler, so the order of a later epoch cannot be found again: resume within the "
-        "first epoch, or call trainer.remove_callback(ExactResume) to go on in another order"
+        "the training data is not drawn by TRL's RepeatSampler, so that the order of later epochs cannot be restored: resume within "
+        "the first epoch, or call trainer.remove_callback(ExactResume) to continue in another order"
     )

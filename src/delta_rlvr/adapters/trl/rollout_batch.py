@@ -1,4 +1,4 @@
-"""What observers of a training get to see of each rollout batch."""
+"""The record of a rollout batch for observers of a training."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from delta_rlvr.credit import CreditRecord
 
 @dataclass(frozen=True)
 class RolloutBatch:
-    """One generation batch of this rank, as observers (the run folder, a notebook) get to see it."""
+    """One generation batch of this rank, for observers such as the run folder or a notebook."""
 
     step: int
-    """The optimizer step that it is first used in, from 1."""
+    """The first optimizer step that uses it, from 1."""
     rows: list[dict[str, Any]]
     """The data set's row of each response."""
     prompt_ids: Int[Tensor, "batch prompt"]
-    """The prompt of each response as the policy read it, padded on the left."""
+    """The prompt of each response in tokens, padded on the left."""
     prompt_mask: Int[Tensor, "batch prompt"]
     groups: Int[Tensor, " batch"]
-    """Number of the prompt in the whole batch."""
+    """The index of each response's prompt in the whole batch."""
     completion_ids: Int[Tensor, "batch time"]
     mask: Bool[Tensor, "batch time"]
     """Valid response tokens: no padding, no tool output, no masked truncation."""
     rewards: Float[Tensor, " batch"]
     advantages: Float[Tensor, " batch"]
-    """TRL's; exactly 0 in a group whose rewards are equal."""
+    """TRL's advantages, but exactly 0 in a group whose rewards are equal."""
     logps: Float[Tensor, "batch time"] | None
-    """Old log-probs (the sampler's with `logps_from="sampler"`); None where no pass was needed for the weights."""
+    """Old log-probs (the sampler's with `logps_from="sampler"`); None if the weights needed no pass."""
     entropy: Float[Tensor, "batch time"] | None
-    """Entropy of the old policy where each token was sampled; None where nobody asked for it."""
+    """Entropy of the old policy at each token's position; None if it was not needed."""
     record: CreditRecord
     others: dict[str, Float[Tensor, " token"]]
-    """Other methods' weights on the same tokens, at steps that are looked at closely."""
+    """The weights of other methods for these tokens, at sampled steps."""
     vocabulary: Float[Tensor, "4 vocab"]
-    """Over all ranks and per vocabulary entry: count and coefficient sum on the positive side, the same on the negative."""
+    """For each vocabulary entry, over all ranks: count and sum of weights on the positive side, then both on the negative side."""
 
 
 def vocabulary_sums(record: CreditRecord, ids: Int[Tensor, " token"], size: int) -> Float[Tensor, "4 vocab"]:
-    """Per vocabulary entry: count and coefficient sum on the positive side, the same on the negative. `ids`: the record's tokens."""
+    """Return `RolloutBatch.vocabulary` for this rank. `ids` are the record's tokens."""
     sums = torch.zeros(4, size, dtype=torch.float64, device=ids.device)
     for row, sign in ((0, 1), (2, -1)):
         chosen = record.side == sign

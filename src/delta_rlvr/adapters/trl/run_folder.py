@@ -1,4 +1,4 @@
-"""Writes a run folder (docs/run_schema.md) while TRL trains: metrics, sampled rollouts, token sums, checkpoints that are whole."""
+"""Writing a run folder (docs/run_schema.md) during TRL's training: metrics, sampled rollouts, token sums, sealed checkpoints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from delta_rlvr.runs.recorder import Recorder, is_sampled
 if TYPE_CHECKING:
     from delta_rlvr.adapters.trl.trainer import DeltaTrainer
 
-# What TRL calls a metric -> what the run folder calls it.
+# TRL's name of a metric -> its name in the run folder.
 _NAMES = {
     "epoch": "epoch",
     "loss": "loss",
@@ -42,11 +42,11 @@ _NAMES = {
 _ROLLOUT_PHASES = ("generate", "logps", "reward", "credit")
 
 DecisiveTokens = Callable[[Mapping[str, Any], list[str]], list[int] | None]
-"""(row of the data set, token texts of a response) -> 0/1 a token, or None where the task cannot know."""
+"""A function from a row of the data set and a response's token texts to 0 or 1 per token, or None where the task does not know."""
 
 
 class RunFolderCallback(TrainerCallback):
-    """Keeps a run folder up to date. Attach it with `attach`."""
+    """Writes a run folder during training, once it is attached to a trainer."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class RunFolderCallback(TrainerCallback):
         reasons: Callable[[], list[str] | None] | None = None,
     ):
         """`writer`: None on ranks other than the first, which take part in sums but write nothing. `rollouts_every`: steps between
-        dumps (0: none). `rollout_groups`: prompts in a dump (0: all)."""
+        those whose rollouts are written (0: none). `rollout_groups`: the number of their prompts (0: all)."""
         self.recorder = None if writer is None else Recorder(writer, None, groups=rollout_groups)
         self.rollouts_every = rollouts_every
         self.decisive = decisive
@@ -70,7 +70,7 @@ class RunFolderCallback(TrainerCallback):
         self._steps_timed = 0
 
     def attach(self, trainer: DeltaTrainer) -> None:
-        """Start to follow a trainer."""
+        """Start to record a trainer."""
         self._trainer = trainer
         if self.recorder is not None:
             self.recorder.tokenizer = trainer.processing_class
@@ -82,7 +82,7 @@ class RunFolderCallback(TrainerCallback):
         trainer.add_callback(self)
 
     def detach(self) -> None:
-        """Follow it no longer."""
+        """Stop recording."""
         assert self._trainer is not None
         self._trainer.looks_closely = lambda step: False
         self._trainer.observers.remove(self.observe)
@@ -99,7 +99,7 @@ class RunFolderCallback(TrainerCallback):
             self.recorder.write_rollouts(batch.step, self._responses(batch, self.recorder))
 
     def is_sampled(self, step: int) -> bool:
-        """Whether the rollouts first used at `step` are written."""
+        """Return whether the rollouts that are first used at `step` are written."""
         assert self._trainer is not None
         updates, planned = self._trainer.args.updates_per_batch, self._trainer.state.max_steps
         return is_sampled(step, every=self.rollouts_every, updates=updates, last=planned)
@@ -115,7 +115,7 @@ class RunFolderCallback(TrainerCallback):
             if not recorder.keeps(group):
                 continue
             mask, packed, facts = batch.mask[row], slice(end - length, end), batch.rows[row]
-            prompt = facts.get("prompt")  # an environment may write its own
+            prompt = facts.get("prompt")  # an environment may write the prompt instead
             padded = {"logps": batch.logps, "entropy": batch.entropy}
             solved = {
                 "weight": record.weights,
@@ -142,7 +142,7 @@ class RunFolderCallback(TrainerCallback):
             }
 
     def _prompt(self, batch: RolloutBatch, row: int) -> str:
-        """The prompt as the data set has it; as the policy read it where an environment wrote it."""
+        """Return the prompt from the data set, or decode it if an environment wrote it."""
         if "prompt" in batch.rows[row]:
             return shown_text(batch.rows[row]["prompt"])
         tokenizer: Any = self._trainer and self._trainer.processing_class
@@ -172,13 +172,13 @@ class RunFolderCallback(TrainerCallback):
             return
         line: dict[str, Any] = {"step": state.global_step, "time": time.perf_counter() + self._time_before}
         line |= {ours: logs[theirs] for theirs, ours in _NAMES.items() if logs.get(theirs) is not None}
-        line |= untracked(logs) | self._trainer.untold
+        line |= untracked(logs) | self._trainer.folder_metrics
         line |= {name: value for name, value in logs.items() if name.startswith("rewards/")}
         self.recorder.log(line | self._take_seconds())
 
     @staticmethod
     def _keep_evaluation(writer: RunWriter, logs: Mapping[str, Any], step: int) -> None:
-        """The scores of TRL's own evaluation; the last reward is the run's held-out score, the one before the first step its start."""
+        """Record TRL's own evaluation: the reward before the first step and the last reward are the run's held-out scores."""
         scores = {name: value for name, value in logs.items() if name.startswith("eval_") and is_number(value)}
         if scores and step:
             writer.add({"step": step, **scores})
@@ -187,7 +187,7 @@ class RunFolderCallback(TrainerCallback):
             writer.update(final={**writer.info["final"], "after" if step else "before": score})
 
     def _take_seconds(self) -> dict[str, float]:
-        """Seconds a step by phase since the last line. What is not part of the rollout is the update: forward, backward, optimizer."""
+        """Return the seconds per step of each phase since the last line. The update is all but the rollout."""
         assert self._trainer is not None
         steps = max(1, self._steps_timed)
         taken = {f"seconds_{phase}": self._trainer.seconds.get(phase, 0.0) / steps for phase in _ROLLOUT_PHASES}
@@ -199,7 +199,7 @@ class RunFolderCallback(TrainerCallback):
 
     def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         assert self._trainer is not None
-        # Every rank writes its own files into a checkpoint: it is whole when the last one has.
+        # Every rank writes files into a checkpoint: it is complete when the last rank is done.
         self._trainer.accelerator.wait_for_everyone()
         if self.recorder is None:
             return

@@ -1,4 +1,4 @@
-"""What others are to see of a run: the token view in the trackers that show pages, card and report on the hub."""
+"""Sharing a run: the token view in trackers that show pages, and the card and the report on the hub."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOW_PAGES = ("wandb", "trackio")
 
 
 def track_tokens(trackers: Iterable[str], step: int, responses: Sequence[Mapping[str, Any]]) -> None:
-    """The token view of a step in the trackers that the run reports to, which are open while it trains."""
+    """Log the token view of a step to the run's trackers."""
     for name in set(trackers) & set(_SHOW_PAGES):
         tracker = import_module(name)
         view = tracker.Html(tokens_html(step, responses), inject=False)
@@ -27,7 +27,7 @@ def track_tokens(trackers: Iterable[str], step: int, responses: Sequence[Mapping
 
 
 def push_page(trainer: DeltaTrainer, folder: Path) -> None:
-    """The finished card and the report to the hub, where the trainer has put the weights."""
+    """Upload the finished card and the report to the repository on the hub that has the weights."""
     from huggingface_hub import HfApi
 
     assert trainer.hub_model_id is not None

@@ -1,22 +1,22 @@
-"""DelTA and its rivals on TRL's GRPOTrainer. Every internal of TRL's trainer that we rely on is used in this file and
-nowhere else (its data sampler, in resume.py).
+"""DelTA and other methods on TRL's GRPOTrainer. All internals of TRL's trainer that we rely on are used in this file (those of its
+data sampler in resume.py).
 
-What happens in a rollout batch, and what we add to it:
+The steps of a rollout batch in TRL, and what we add to them:
 
-    _generate                               we note the tool mask and the time
-    _get_per_token_logps_and_entropies      TRL's old-log-prob pass, where it runs one: a hook keeps the hidden states
-    _calculate_rewards                      we refuse infinite rewards and note the time
-    advantages                              now the weights can be solved for; they ride as advantages per token
-    _compute_loss                           stock, but for what can be known only between its forward and its loss (below)
+    _generate                               we keep the tool mask and the time
+    _get_per_token_logps_and_entropies      TRL's old-log-prob pass, if it runs one: a hook keeps the hidden states
+    _calculate_rewards                      we refuse infinite rewards and keep the time
+    advantages                              we solve for the weights and multiply the advantages, which become per token
+    _compute_loss                           unchanged, except in the plan "late" and for surrogates that reweigh tokens
 
-How the weights come to what their rule needs of the policy (`_plan`):
+The pass that gives a rule what it needs of the policy (`_plan`):
 
     stock     TRL runs its old-log-prob pass anyway: it is captured.
     late      TRL skips the pass, and one training forward covers the rollout batch: that forward is captured, and the weights are
               solved for before the loss reads the advantages. No pass is added.
-    forced    TRL skips the pass, and several forwards share the rollout batch: the pass is run for the weights alone. Its log-probs
-              do not reach the loss and its random numbers are its own, so training goes on as if it had not been.
-    none      The rule needs nothing of a pass, or takes the sampler's log-probs (`logps_from="sampler"`).
+    forced    TRL skips the pass, and several forwards share the rollout batch: the pass is run only for the weights. The loss does not
+              get its log-probs, and it has its own random numbers, so that training is the same as without it.
+    none      The rule needs no pass, or takes the sampler's log-probs (`logps_from="sampler"`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from trl import GRPOTrainer
 
-from delta_rlvr.adapters.metrics import PREFIX, TOLD
+from delta_rlvr.adapters.metrics import MAIN_METRICS, PREFIX
 from delta_rlvr.adapters.token_advantages import for_loss
 from delta_rlvr.adapters.trl.capture import Capture
 from delta_rlvr.adapters.trl.checks import refuse_infinite, refusing_empty
@@ -59,7 +59,7 @@ from delta_rlvr.runs.model_card import write_card
 Plan: TypeAlias = Literal["stock", "late", "forced", "none"]
 
 _OF_THE_POLICY = frozenset({"hidden", "head", "logps", "entropy"})
-"""What a rule may need that takes a forward pass to know."""
+"""The needs of a rule that take a forward pass."""
 
 
 class DeltaTrainer(GRPOTrainer):
@@ -89,14 +89,14 @@ class DeltaTrainer(GRPOTrainer):
                 "returns them, or logps_from='policy'"
             )
         self.seconds: dict[str, float] = defaultdict(float)
-        """Seconds by phase since somebody last cleared it."""
-        self.untold: dict[str, float] = {}
-        """The numbers of the weights of the last line of the log that only the run folder gets."""
-        self._untold_yet: dict[str, list[float]] = defaultdict(list)
+        """Seconds by phase since the last `clear`."""
+        self.folder_metrics: dict[str, float] = {}
+        """The weights' metrics of the last log line that only the run folder gets."""
+        self._folder_values: dict[str, list[float]] = defaultdict(list)
         self.observers: list[Callable[[RolloutBatch], None]] = []
-        """Called with every training rollout batch, on every rank."""
+        """Functions that get every training rollout batch, on every rank."""
         self.looks_closely: Callable[[int], bool] = lambda step: False
-        """For which steps observers also want entropies and the weights of `args.shown_methods`."""
+        """Whether observers also want entropies and the weights of `args.shown_methods` at a step."""
         store = RowStore(
             device_bytes=_bytes(args.store_device_gb),
             host_bytes=_bytes(args.store_host_gb),
@@ -104,14 +104,14 @@ class DeltaTrainer(GRPOTrainer):
         )
         self._weigher = Weigher(self.method, args.shown_methods, store, self.accelerator)
         self._unwrapped: tuple[Any, Any] | None = None
-        # Of the rollout batch that is being made:
+        # The state of the current rollout batch:
         self._plan_now: Plan = "none"
         self._capture: Capture | None = None
         self._tool_masks: list[list[int]] | None = None
         self._rewards: Tensor | None = None
         self._alike: Tensor | None = None
         self._iterations: int | None = None
-        # Of the loss that is being computed:
+        # The state of the current loss:
         self._late: BatchFacts | None = None
         self._loss_inputs: dict[str, Any] | None = None
         self._check_head()
@@ -121,7 +121,7 @@ class DeltaTrainer(GRPOTrainer):
 
     @property
     def method(self) -> Method:
-        """The method that `args.method` spells."""
+        """The `Method` of the spec in `args.method`."""
         return self.args.resolved_method
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
@@ -137,13 +137,13 @@ class DeltaTrainer(GRPOTrainer):
             return super().train(str(checkpoint) if checkpoint else None, *args, **kwargs)
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
-        # TRL's card would say nothing of what the run is; a run folder has ours with the model, and the hub shows the one beside it.
+        # TRL's card lacks the run's method and scores. With a run folder our card is beside the model; the hub needs one in output_dir.
         if self.is_world_process_zero() and (self.args.push_to_hub or not self.args.run_folder):
             write_card(Path(str(self.args.output_dir)), script_facts(self))
 
     @property
     def model_name(self) -> str:
-        """What the model is called: where it was loaded from, or its kind."""
+        """The name or path from which the model was loaded, or its type."""
         config = self._causal_model().config
         return config._name_or_path or config.model_type
 
@@ -151,13 +151,13 @@ class DeltaTrainer(GRPOTrainer):
 
     @property
     def _plan(self) -> Plan:
-        """How the next rollout batch's weights come to what they need of the policy."""
+        """The source of what the next rollout batch's weights need of the policy (see the top of the file)."""
         if self._stock_pass:
             return "stock"
-        looked_at = _OF_THE_POLICY & set(self.method.rule.needs)
+        needed = _OF_THE_POLICY & set(self.method.rule.needs)
         if self.args.logps_from == "sampler":
-            looked_at -= {"logps"}
-        if not (looked_at or self._closely or self.args.equal_work):
+            needed -= {"logps"}
+        if not (needed or self._closely or self.args.equal_work):
             return "none"
         return "late" if self.passes_per_batch == 1 and not self.args.equal_work else "forced"
 
@@ -177,7 +177,7 @@ class DeltaTrainer(GRPOTrainer):
             output = super()._generate_and_score_completions(inputs)
         finally:
             self._restore_iterations()
-            self._plan_now = "none"  # no later pass is the old policy's
+            self._plan_now = "none"  # later passes are not those of the old policy
         capture, self._capture = self._capture, None
         self._check_pass(plan, capture, output)
         if plan == "forced":
@@ -185,14 +185,14 @@ class DeltaTrainer(GRPOTrainer):
         if int(output["num_items_in_batch"]) == 0:
             warnings.warn(
                 "no completion of this batch has a token to learn from (all were cut at max_completion_length and "
-                "masked, or empty): it adds nothing to the gradient. Raise max_completion_length",
+                "masked, or empty), so that it has no gradient. Raise max_completion_length",
                 stacklevel=2,
             )
             self._weigher.store.clear()
             return output
         rollout = self._rollout(inputs, output)
         if plan == "late":
-            # TRL shuffles the rows: their numbers travel with them.
+            # TRL shuffles the rows of a batch: this keeps their original indices.
             output["delta_row"] = torch.arange(len(inputs), device=output["advantages"].device)
             self._late = rollout
             return output
@@ -204,14 +204,14 @@ class DeltaTrainer(GRPOTrainer):
         return output
 
     def _check_pass(self, plan: Plan, capture: Capture | None, output: dict[str, Any]) -> None:
-        """Refuse a TRL that did something else than planned."""
+        """Refuse a TRL that did not follow the plan."""
         asked, ran = plan in ("stock", "forced"), "old_per_token_logps" in output
         if asked != ran or asked != (capture is not None):
             did = "an" if ran else "no"
             raise RuntimeError(f"TRL {trl.__version__} ran {did} old-log-prob pass: {VERSION_HELP}")
         if capture is not None and not torch.equal(capture.mask, _valid_tokens(output)):
             raise RuntimeError(
-                f"TRL {trl.__version__} counts other tokens than its pass was captured for: {VERSION_HELP}"
+                f"TRL {trl.__version__} counts other tokens as valid than those that were captured: {VERSION_HELP}"
             )
 
     def _rollout(self, inputs: list[dict[str, Any]], output: dict[str, Any]) -> BatchFacts:
@@ -228,7 +228,7 @@ class DeltaTrainer(GRPOTrainer):
             prompt_ids=output["prompt_ids"],
             prompt_mask=output["prompt_mask"],
             numbers=numbers,
-            # TRL lays the copies of a prompt side by side over all ranks.
+            # TRL puts the copies of a prompt next to each other, over all ranks.
             groups=numbers // self.num_generations,
             rewards=self._rewards,
             alike=self._alike,
@@ -238,9 +238,9 @@ class DeltaTrainer(GRPOTrainer):
     def _weigh(
         self, capture: Capture, rollout: BatchFacts, advantages: Float[Tensor, " batch"]
     ) -> Float[Tensor, "batch ..."]:
-        """The advantages times the weights [batch, time], or as they are where every weight is one."""
-        # A group of equal rewards has no side. TRL gives it an advantage all the same, of rounding alone. The loss keeps that one, so
-        # that `dapo` and `grpo` stay TRL's, bit for bit.
+        """Return the advantages times the weights [batch, time], or unchanged if every weight is one."""
+        # A group of equal rewards has no side, but TRL may give it tiny advantages by rounding. The loss keeps them, so that `dapo` and
+        # `grpo` are bit for bit those of TRL.
         contrast = advantages.masked_fill(rollout.alike, 0.0)
         with self._timed("credit"):
             record = self._weigher.weigh(capture, rollout, contrast)
@@ -260,18 +260,18 @@ class DeltaTrainer(GRPOTrainer):
         self._weigher.store.clear()
         if self.method.rule.constant:
             return advantages
-        # Every loss of TRL is homogeneous in A, so weighing the advantage is weighing the loss (Eq. 8).
+        # Every loss of TRL is proportional to A, so that weighing the advantage is weighing the loss (Eq. 8).
         return advantages[:, None] * record.padded(record.weights, capture.mask).to(advantages.dtype)
 
     def _note_metric(self, name: str, value: float) -> None:
-        if self.args.all_credit_metrics or name in TOLD:
+        if self.args.all_credit_metrics or name in MAIN_METRICS:
             self._metrics["train"][f"{PREFIX}{name}"].append(value)
         else:
-            self._untold_yet[name].append(value)
+            self._folder_values[name].append(value)
 
     @property
     def _closely(self) -> bool:
-        """Whether an observer wants to look closely at this batch."""
+        """Whether observers want details of this batch."""
         return self.looks_closely(self.state.global_step + 1)
 
     @property
@@ -280,7 +280,7 @@ class DeltaTrainer(GRPOTrainer):
 
     @property
     def passes_per_batch(self) -> int:
-        """Forward and backward passes over one rollout batch; then TRL generates the next."""
+        """The number of forward and backward passes per rollout batch."""
         assert self.args.steps_per_generation is not None
         return self.args.steps_per_generation * self.num_iterations
 
@@ -291,19 +291,19 @@ class DeltaTrainer(GRPOTrainer):
 
     @property
     def planned_steps(self) -> int:
-        """Optimizer steps of the whole training, where only epochs are given too."""
+        """The number of optimizer steps of the whole training, also if it is given in epochs."""
         *_, steps = self.set_initial_training_values(self.args, self.get_train_dataloader())
         return steps
 
     def load_weights(self, checkpoint: Path) -> None:
-        """The weights of a checkpoint, without training on: for a run that was stopped after its last step."""
+        """Load the weights of a checkpoint without training, for a run that was stopped after its last step."""
         if self.is_fsdp_enabled or self.is_deepspeed_enabled:
-            raise ValueError(f"all steps have been taken: the weights are in {checkpoint}")
+            raise ValueError(f"this run has taken all its steps: its weights are in {checkpoint}")
         self._load_from_checkpoint(str(checkpoint))
 
     @property
     def _round_number(self) -> int:
-        """A number for this rollout batch that no other has, and that a resumed run finds again (TRL's own counter starts over)."""
+        """A unique number of this rollout batch, the same in a resumed run (TRL's own counter starts again)."""
         accumulation = self.args.gradient_accumulation_steps
         return self.state.global_step * accumulation + self._step % accumulation
 
@@ -314,8 +314,8 @@ class DeltaTrainer(GRPOTrainer):
             generated = super()._generate(prompts)
         self._tool_masks = generated[2]
         if self._plan_now == "forced":
-            # TRL asks next whether a whole number of generations fits an optimizer step, and skips the pass if so: none fits now.
-            # Only until the pass begins: rollout functions and rewards see the real number.
+            # TRL skips the pass if the optimizer step is a multiple of `passes_per_batch`: prevent that until the pass begins, so that
+            # rollout functions and rewards get the real number.
             self._iterations = self.num_iterations
             self.num_iterations = self.args.gradient_accumulation_steps + 1
         return generated
@@ -330,10 +330,10 @@ class DeltaTrainer(GRPOTrainer):
         run = functools.partial(
             super()._get_per_token_logps_and_entropies, model, input_ids, attention_mask, logits_to_keep, *args
         )
-        # The first pass of a rollout batch is the old policy's; under PEFT the reference pass comes on the same model after it.
+        # The first pass of a rollout batch is the old policy's; under PEFT a reference pass on the same model may follow.
         if self._plan_now in ("stock", "forced") and self._capture is None and model is self.model:
             self._restore_iterations()
-            # Only now, because a whole head must not lie about while completions are generated.
+            # The stream may gather the whole head, which should not take memory during generation.
             mask = self._written_tokens(attention_mask[:, -logits_to_keep:])
             self._capture = capture = Capture(self._stream(), mask, input_ids[:, -logits_to_keep:])
             wanted = "entropy" in self.method.rule.needs or self._closely
@@ -362,7 +362,7 @@ class DeltaTrainer(GRPOTrainer):
         return result
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
-        # The buffered batch must keep its advantages for the next pass over it.
+        # A copy, because the next pass over the batch needs its original advantages.
         inputs = {**inputs, "advantages": for_loss(inputs["advantages"], GRPOTrainer._compute_loss)}
         if self._late is None and not self.method.surrogate.reweighs:
             return super()._compute_loss(model, inputs)
@@ -373,7 +373,7 @@ class DeltaTrainer(GRPOTrainer):
             self._loss_inputs = self._late = None
 
     def _reweigh(self, logps: Tensor, inputs: dict[str, Any]) -> None:
-        """Scale the advantages by the surrogate's weights at the current policy, between TRL's forward and its loss."""
+        """Multiply the advantages by the surrogate's weights at the current policy, after TRL's forward and before its loss."""
         old = inputs.get("old_per_token_logps")
         advantages = inputs["advantages"][:, None].expand_as(logps)
         log_ratio = torch.zeros_like(logps) if old is None else logps.detach() - old
@@ -390,13 +390,13 @@ class DeltaTrainer(GRPOTrainer):
         return rewards
 
     def _note_rewards(self, rewards: Float[Tensor, "total function"], count: int) -> None:
-        """Keep this rank's `count` of the rewards, which are gathered over all ranks, and which of its groups were rewarded alike."""
+        """Keep this rank's `count` rewards out of those of all ranks, and whether their groups were rewarded alike."""
         assert self.num_generations is not None
         parts = rewards * self.reward_weights.to(rewards.device)
         whole = parts.nansum(dim=1)
-        # Nobody could score it: not the same as a reward of 0.
+        # A response that no function could score has no reward, not 0.
         whole[rewards.isnan().all(dim=1)] = torch.nan
-        # What TRL compares within a group: the sum of the rewards, or each function's by itself.
+        # TRL compares the sums of rewards within a group, or the rewards of each function.
         summed = self.multi_objective_aggregation == "sum_then_normalize"
         groups = group_numbers(whole, self.num_generations)
         compared = [whole] if summed else parts.unbind(1)
@@ -408,12 +408,13 @@ class DeltaTrainer(GRPOTrainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         assert self.model is not None
         if self.model.training:
-            # As TRL averages what it logs: over the steps since the last line, without those that are not known.
+            # TRL logs means over the steps since the last line, without NaN.
             known = {
-                name: [value for value in values if not math.isnan(value)] for name, values in self._untold_yet.items()
+                name: [value for value in values if not math.isnan(value)]
+                for name, values in self._folder_values.items()
             }
-            self.untold = {name: sum(values) / len(values) for name, values in known.items() if values}
-            self._untold_yet.clear()
+            self.folder_metrics = {name: sum(values) / len(values) for name, values in known.items() if values}
+            self._folder_values.clear()
         super().log(logs, start_time)
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
@@ -425,10 +426,10 @@ class DeltaTrainer(GRPOTrainer):
         self.seconds["update"] += time.perf_counter() - start - rollout
         return result
 
-    # ------------------------------------------------------------------ what we need to know of the model
+    # ------------------------------------------------------------------ the model
 
     def _written_tokens(self, completion_mask: Tensor) -> Bool[Tensor, "batch time"]:
-        """`_valid_tokens` of a batch whose pass has just begun."""
+        """Return the `_valid_tokens` of a batch that has no output yet."""
         mask = completion_mask.bool().clone()
         for row, tool_mask in enumerate(self._tool_masks or []):
             written = torch.tensor(tool_mask, dtype=torch.bool, device=mask.device)
@@ -441,7 +442,7 @@ class DeltaTrainer(GRPOTrainer):
         )
 
     def _causal_model(self) -> Any:
-        # Kept, because to unwrap looks at every module: milliseconds, in every step.
+        # Cached, because unwrapping visits every module: milliseconds in every step.
         if self._unwrapped is None or self._unwrapped[0] is not self.model:
             model = self.accelerator.unwrap_model(self.model)
             self._unwrapped = self.model, model.get_base_model() if is_peft_model(model) else model
@@ -452,7 +453,7 @@ class DeltaTrainer(GRPOTrainer):
         return self._causal_model().base_model
 
     def _check_head(self) -> None:
-        """Refuse at the start what the head proxies cannot follow."""
+        """Refuse a model that the head proxies do not describe, and compile kernels for it."""
         model = self._causal_model()
         self._logit_scale = logit_scale(model.config.get_text_config())
         if self._weigher.needs_head:
@@ -460,12 +461,12 @@ class DeltaTrainer(GRPOTrainer):
         self._weigher.warm_up(model.config.get_text_config().hidden_size, model.dtype)
 
     def _head(self) -> Float[Tensor, "vocab width"]:
-        """The LM head's weight, whole: gathered where it is sharded, and only for the proxies that need it."""
+        """Return the whole LM head's weight, gathered if it is sharded."""
         sharded = self.is_fsdp_enabled and self.accelerator.num_processes > 1
         return whole_head(self._causal_model(), fsdp_root=self.model_wrapped if sharded else None)
 
     def _sampler_logps(self, output: dict[str, Any]) -> Float[Tensor, "batch time"]:
-        """The log-probs that came with the samples. A token whose log-prob the sampler could not give counts as certain."""
+        """Return the log-probs that came with the samples. A token without a log-prob counts as certain."""
         if "sampling_per_token_logps" not in output:
             raise ValueError(
                 "logps_from='sampler': the rollout_func gave no logprobs; let it return them, or use logps_from='policy'"
@@ -477,7 +478,7 @@ class DeltaTrainer(GRPOTrainer):
 
     @contextlib.contextmanager
     def _own_random_numbers(self) -> Iterator[None]:
-        """A pass that TRL would not have run must not move the numbers that training draws (dropout)."""
+        """Restore the random state after a pass that TRL would not have run, so that training draws the same numbers (dropout)."""
         if self._plan_now != "forced":
             yield
             return
@@ -489,12 +490,12 @@ class DeltaTrainer(GRPOTrainer):
     def _timed(self, phase: str) -> Iterator[None]:
         start = time.perf_counter()
         yield
-        if self.model is not None and self.model.training:  # an evaluation in between is not part of a step
+        if self.model is not None and self.model.training:  # evaluations are not part of a step
             self.seconds[phase] += time.perf_counter() - start
 
 
 def _valid_tokens(batch: dict[str, Any]) -> Bool[Tensor, "batch time"]:
-    """Completion tokens that count: not padding (nor masked truncation), not a tool's output."""
+    """Return the completion tokens that count: no padding, no masked truncation, no output of tools."""
     return (batch["completion_mask"] * batch.get("tool_mask", 1)).bool()
 
 

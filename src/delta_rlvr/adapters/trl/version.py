@@ -1,4 +1,4 @@
-"""The versions of TRL whose internals we know."""
+"""The supported versions of TRL: the trainer relies on its internals."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ VERSION_HELP = f"delta-rlvr was written for TRL >= {SUPPORTED_TRL[0]}, < {SUPPOR
 
 
 def check_trl_version(version: str | None = None) -> None:
-    """Refuse a TRL whose internals we do not know."""
+    """Refuse an unsupported version of TRL."""
     installed = Version(version or trl.__version__)
-    # The base version, because a development version of the next release sorts before it.
+    # Compare base versions: a development version of a release sorts before it.
     if not Version(SUPPORTED_TRL[0]) <= Version(installed.base_version) < Version(SUPPORTED_TRL[1]):
         raise ImportError(
             f"TRL {installed} is installed, but delta-rlvr needs >= {SUPPORTED_TRL[0]}, < {SUPPORTED_TRL[1]} (it relies on the "

@@ -1,4 +1,4 @@
-"""From what a pass showed of a rollout batch to its token weights, and to what observers see. Nothing here knows TRL's trainer."""
+"""From a captured rollout batch to its token weights and its record for observers. Nothing here depends on TRL's trainer."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from delta_rlvr.objectives import Method, get_method
 
 @dataclass(frozen=True)
 class BatchFacts:
-    """What is known of a rollout batch of this rank before its weights are, in the order in which the responses were generated."""
+    """This rank's share of a rollout batch before it has weights, its responses in the order of their generation."""
 
     step: int
-    """The optimizer step that it is first used in, from 1."""
+    """The first optimizer step that uses it, from 1."""
     round_number: int
     """A number that no other rollout batch has."""
     closely: bool
-    """Whether observers want entropies and other methods' weights too."""
+    """Whether observers also want entropies and the weights of other methods."""
     rows: list[dict[str, Any]]
     """The data set's row of each response."""
     prompt_ids: Int[Tensor, "batch prompt"]
     prompt_mask: Int[Tensor, "batch prompt"]
     numbers: Int[Tensor, " batch"]
-    """The number of each response in the batch over all ranks."""
+    """The index of each response in the batch over all ranks."""
     groups: Int[Tensor, " batch"]
-    """The number of the prompt that it answers."""
+    """The index of each response's prompt."""
     rewards: Float[Tensor, " batch"]
     alike: Bool[Tensor, " batch"]
-    """Whether all rewards of its group, over all ranks, are equal."""
+    """Whether all rewards of the response's group are equal, over all ranks."""
     sampler_logps: Float[Tensor, "batch time"] | None = None
-    """The sampler's log-probs, where the rule is to read those and not the pass's."""
+    """The sampler's log-probs, if they replace those of the pass."""
 
 
 class Weigher:
-    """Solves for the weights of rollout batches, one at a time: a store, the rules that read it, and the ranks that share a batch."""
+    """Solves for the weights of rollout batches, one at a time."""
 
     def __init__(self, method: Method, shown: tuple[str, ...], store: RowStore, accelerator: Accelerator):
         self.method = method
@@ -59,7 +59,7 @@ class Weigher:
         return "head" in self.method.rule.needs
 
     def warm_up(self, width: int, dtype: torch.dtype) -> None:
-        """Compile what a solve will run, so that no step waits for it."""
+        """Compile the kernels of a solve, so that no step has to."""
         if self.method.rule.stores is not None:
             ranks = self._accelerator.num_processes > 1
             kernels.warm_up(width, dtype, self._accelerator.device, ranks=ranks)
@@ -67,10 +67,10 @@ class Weigher:
     def stream(
         self, *, closely: bool, head: Callable[[], Float[Tensor, "vocab width"]], temperature: float
     ) -> CreditStream:
-        """What a rollout batch is captured into. `head` is asked only where the rule needs it."""
+        """Return the stream that collects a rollout batch. `head` is called only if the rule needs the head."""
         device = self._accelerator.device
         keeps = self.method.rule
-        if keeps.stores is None and closely:  # hidden states are then kept for the others' weights alone
+        if keeps.stores is None and closely:  # hidden states are then kept only for the weights of other methods
             storing = [rule for rule in self._others.values() if rule.stores and "head" not in rule.needs]
             keeps = next(iter(storing), keeps)
         return CreditStream(
@@ -83,20 +83,20 @@ class Weigher:
         )
 
     def weigh(self, capture: Capture, rollout: BatchFacts, advantages: Float[Tensor, " batch"]) -> CreditRecord:
-        """The method's weights. Every rank must call this."""
+        """Return the method's weights. Every rank must call this."""
         return self._solve(self.method.rule, capture, rollout, advantages)
 
     def diagnosed(
         self, capture: Capture, rollout: BatchFacts, advantages: Float[Tensor, " batch"], record: CreditRecord
     ) -> CreditRecord:
-        """The record with its diagnostics, where somebody looks closely. Every rank must call this.
+        """Return the record with diagnostics, if observers want details. Every rank must call this.
 
-        The weights are solved for once more, so that the seconds of `weigh` mean the same whether or not anyone looks.
+        This is a second solve, so that the seconds of `weigh` are comparable between all steps.
         """
         if not rollout.closely:
             return record
-        looked = self._again(self.method.rule, capture, rollout, advantages, diagnose=True)
-        return replace(record, diagnostics=looked.diagnostics)
+        again = self._again(self.method.rule, capture, rollout, advantages, diagnose=True)
+        return replace(record, diagnostics=again.diagnostics)
 
     def _again(
         self,
@@ -106,7 +106,7 @@ class Weigher:
         advantages: Float[Tensor, " batch"],
         diagnose: bool = False,
     ) -> CreditRecord:
-        """A further solve of a batch: that it is without a contrast was said at the first one."""
+        """Solve a batch again, without repeating the warning that it has no contrast."""
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=EMPTY_SIDE.partition("{")[0])
             return self._solve(rule, capture, rollout, advantages, diagnose)
@@ -139,10 +139,9 @@ class Weigher:
         record: CreditRecord,
         vocabulary: int,
     ) -> RolloutBatch:
-        """The batch as observers see it. Every rank must call this."""
+        """Return the batch's record for observers. Every rank must call this."""
         others: dict[str, Float[Tensor, " token"]] = {}
         if rollout.closely:
-            # Those that can be read from the rows that were stored.
             others = {
                 name: self._again(rule, capture, rollout, advantages).weights
                 for name, rule in self._others.items()

@@ -1,4 +1,4 @@
-"""DelTA inside stock verl 0.9, as a plug-in: one `delta` block of settings, for verl's V1 and classic trainers. See docs/verl.md.
+"""DelTA in stock verl 0.9 as a plug-in: one `delta` block of settings, for verl's V1 and classic trainers. See docs/verl.md.
 
-`internals` is the one folder that touches verl; the other files know tensors and settings only.
+Only the folder `internals` uses verl, with `plugin.py`; the other files handle tensors and settings.
 """

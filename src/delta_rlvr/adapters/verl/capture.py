@@ -1,15 +1,14 @@
-"""From an engine's packed old-log-prob pass to token weights: which hidden state predicts which response token, and the way back.
+"""From an engine's packed old-log-prob pass to token weights in the layout of its batch. This file does not import verl.
 
-Tensors only. A sequence is a prompt followed by its response; the engine puts the sequences of a micro-batch one after the other
-(or pads them on the right), and may cut that row of tokens into equal slices, one a sequence-parallel rank. Position p predicts the
-token at p + 1, so the hidden state of a response's first token is the prompt's last.
+A sequence is a prompt followed by its response. The engine packs the sequences of a micro-batch into one row of tokens (or pads them on
+the right), and may cut the row into equal slices, one for each sequence-parallel rank. Position p predicts the token at p + 1, so that
+the hidden state for a response's first token is the prompt's last.
 
-A rank of a sequence-parallel group keeps its own slice alone: a response that lies across slices is a shorter response on each of
-them, which changes no statistic that is summed over the ranks (what needs whole responses, `checks` refuses there). Nothing the size
-of the hidden states is ever moved.
+A sequence-parallel rank keeps only its own slice: a response across slices is a shorter response on each of them, which changes no
+statistic that is summed over ranks (`checks` refuses rules that need whole responses). Hidden states are never moved between ranks.
 
-Where tokens stand is worked out on the host, from lengths and masks that are there before the pass; the device receives indices. So
-the pass never waits for the device.
+The places of tokens are computed on the host, from lengths and masks that are known before the pass, and only indices are sent to the
+device. So the pass never waits for the device.
 """
 
 from __future__ import annotations
@@ -32,37 +31,37 @@ from delta_rlvr.objectives import rewarded_alike
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """What a micro-batch says about its sequences, in host memory."""
+    """The sequences of a micro-batch, in host memory."""
 
     rows: Int[Tensor, " batch"]
-    """Each sequence's number in the rank's batch: engines reorder them to balance the load."""
+    """The index of each sequence in the rank's batch: engines reorder them to balance the load."""
     sequence_lengths: Int[Tensor, " batch"]
-    """Prompt and response together."""
+    """The lengths of prompts and responses together."""
     response_lengths: Int[Tensor, " batch"]
-    """Response alone, masked tokens included."""
+    """The lengths of the responses, masked tokens included."""
     response_mask: Bool[Tensor, " response_token"]
-    """Valid response tokens, packed sequence by sequence."""
+    """Whether each response token is valid, packed sequence by sequence."""
     response_ids: Int[Tensor, " response_token"]
-    """Sampled ids, packed likewise."""
+    """The sampled ids, packed sequence by sequence."""
 
 
 @dataclass(frozen=True)
 class _Places:
-    """Where the valid tokens of a micro-batch (this rank's slice of it) come from and belong."""
+    """The places of the valid tokens in this rank's slice of a micro-batch."""
 
     positions: Int[Tensor, " token"]
-    """Predicting position within the packed row of tokens."""
+    """The predicting position in the packed row of tokens."""
     local: Int[Tensor, " token"]
-    """The same within the hidden states that this rank has, flattened to [any, width]."""
+    """The predicting position in this rank's hidden states, flattened to [any, width]."""
     within: Int[Tensor, " token"]
-    """The token's number within its response, masked ones counted."""
+    """The token's index in its response, masked tokens included."""
     lengths: Int[Tensor, " batch"]
-    """Valid tokens of each sequence on this rank."""
+    """The number of valid tokens of each sequence on this rank."""
     ids: Int[Tensor, " token"]
 
 
 def places(micro: MicroBatch, hidden_shape: torch.Size, slice_rank: int, slice_count: int) -> _Places:
-    """Find the valid tokens of a micro-batch in hidden states [1, packed (a slice of it), d] or [batch, padded, d]."""
+    """Return the places of a micro-batch's valid tokens in hidden states [1, packed or a slice of it, d] or [batch, padded, d]."""
     device = micro.sequence_lengths.device
     count = len(micro.rows)
     sequence = torch.repeat_interleave(torch.arange(count, device=device), micro.response_lengths)
@@ -83,14 +82,14 @@ def places(micro: MicroBatch, hidden_shape: torch.Size, slice_rank: int, slice_c
     else:
         raise RuntimeError(
             f"hidden states of shape {tuple(hidden_shape)} fit neither {count} padded sequences nor {packed_length} packed "
-            f"tokens in {slice_count} slice(s): this engine lays tokens out in a way that is not known here"
+            f"tokens in {slice_count} slice(s): this engine's layout of tokens is not supported"
         )
     lengths = torch.bincount(sequence[keep], minlength=count)
     return _Places(positions[keep], local[keep], within[keep], lengths, micro.response_ids[keep])
 
 
 class PassCapture:
-    """Collects one old-log-prob pass of a rank and turns it into token weights once the advantages are known."""
+    """Collects one old-log-prob pass of a rank, and solves for token weights once the advantages are known."""
 
     def __init__(
         self,
@@ -118,7 +117,7 @@ class PassCapture:
             device=self.device,
         )
         self.watch = Stopwatch(self.device)
-        # On the host: the sequences' numbers, their valid tokens, and each valid token's number within its response.
+        # On the host: the sequences' indices, their numbers of valid tokens, and each valid token's index in its response.
         self._rows: list[Tensor] = []
         self._lengths: list[Tensor] = []
         self._within: list[Tensor] = []
@@ -143,17 +142,17 @@ class PassCapture:
                 self.stream.add(rows, lengths=self._moved(valid.lengths), token_count=len(valid.ids), tokens=ids)
             except ValueError as error:
                 raise ValueError(
-                    f"{error} (in a verl run: delta.store_device_gb and delta.store_host_gb, per rank)"
+                    f"{error} (in a verl run these are delta.store_device_gb and delta.store_host_gb, per rank)"
                 ) from error
 
     def add_outputs(self, logps: Float[Tensor, " packed"], entropy: Float[Tensor, " packed"] | None) -> None:
-        """The same micro-batch's log-probs and entropies, over the whole packed row."""
+        """Keep the log-probs and entropies of the micro-batch of the last `add_hidden`, given over the whole packed row."""
         with self.watch:
             positions = self._positions
             if positions is None:
                 raise RuntimeError(
-                    "the engine gave log-probs, but the hidden states of its decoder were never seen: "
-                    "this model does not call the module that get_decoder() names"
+                    "the engine gave log-probs, but the module that get_decoder() returns never ran, so that there are no hidden "
+                    "states: this model is not supported"
                 )
             self._positions = None
             self._logps.append(logps.detach()[positions])
@@ -170,22 +169,22 @@ class PassCapture:
         keys: Int[Tensor, " batch"],
         round_number: int,
     ) -> tuple[CreditRecord, dict[str, Float[Tensor, " response_token"]]]:
-        """The record, and its token arrays laid out over all response tokens, sequence by sequence in the batch's own order.
+        """Return the record, and its token arrays over all response tokens, sequence by sequence in the order of the batch.
 
-        The advantages of a group whose `rewards` are equal count as 0: what verl gives it is of rounding alone. The loss keeps verl's.
-        Arguments are in host memory. Every rank of the process group must call this.
+        The advantages of a group whose `rewards` are equal count as 0: verl's are rounding errors, which only the loss uses. Arguments
+        are in host memory. Every rank of the process group must call this.
         """
         order = _joined(self._rows, torch.int64)
         if sorted(order.tolist()) != list(range(len(advantages))):
             raise RuntimeError(
-                f"the advantages are of {len(advantages)} responses, the old-log-prob pass had {len(order)}: "
-                "they must be of the same batch on the same rank"
+                f"there are advantages of {len(advantages)} responses, but the old-log-prob pass had {len(order)}: "
+                "both must be of the same batch on the same rank"
             )
         starts = response_lengths.cumsum(0) - response_lengths
         row = torch.repeat_interleave(order, _joined(self._lengths, torch.int64))
         within = _joined(self._within, torch.int64)
         if bool((within >= response_lengths[row]).any()):
-            raise RuntimeError("the responses have other lengths than in the old-log-prob pass")
+            raise RuntimeError("the lengths of the responses differ from those in the old-log-prob pass")
         advantages = advantages.masked_fill(self._alike(rewards, groups), 0.0)
         self._asked = {
             "advantages": advantages[order],
@@ -210,8 +209,8 @@ class PassCapture:
         }
 
     def _alike(self, rewards: Float[Tensor, " batch"], groups: Int[Tensor, " batch"]) -> Bool[Tensor, " batch"]:
-        """Which responses are of a group whose rewards, over all ranks, are equal."""
-        # The slices of a sequence are on several ranks: the first one counts it.
+        """Return which responses are in a group whose rewards are equal over all ranks."""
+        # The slices of a sequence are on several ranks: only the first one counts it.
         counted = slice(None) if self.slice_rank == 0 else slice(0)
         all_groups, all_rewards = (
             self._reducer.gather(values[counted].to(self.device)) for values in (groups, rewards)
@@ -220,14 +219,14 @@ class PassCapture:
         return torch.isin(groups, all_groups[alike].cpu())
 
     def diagnosed(self, record: CreditRecord) -> CreditRecord:
-        """The record of the last solve with its diagnostics (`credit.diagnostics`). Every rank must call this.
+        """Return the record of the last solve with diagnostics (`credit.diagnostics`). Every rank must call this.
 
-        The weights are solved for once more, so that the seconds of `solve` mean the same whether or not anyone looks closely.
+        This is a second solve, so that the seconds of `solve` are comparable between all steps.
         """
         return replace(record, diagnostics=self.stream.solve(**self._asked, diagnose=True).diagnostics)
 
     def _moved(self, values: Tensor) -> Tensor:
-        """From host memory to the device, without waiting for it."""
+        """Copy from host memory to the device, without waiting for it."""
         if self.device.type == "cuda":
             values = values.pin_memory()
         return values.to(self.device, non_blocking=True)
@@ -236,13 +235,13 @@ class PassCapture:
         laid_out = torch.zeros(total, dtype=values.dtype, device=values.device)
         laid_out[target] = values
         if self.slice_group is not None:
-            # Each token lies on one slice alone: the sum puts the slices together.
+            # Each token is in one slice only: the sum joins the slices.
             dist.all_reduce(laid_out, group=self.slice_group)
         return laid_out
 
 
 class Stopwatch:
-    """Seconds spent in its `with` blocks. On a GPU the work is timed where it runs, without waiting for it."""
+    """Seconds spent in its `with` blocks. On a GPU events measure the time, without a wait for the device."""
 
     def __init__(self, device: torch.device):
         self._cuda = device.type == "cuda"
@@ -266,7 +265,7 @@ class Stopwatch:
 
     @property
     def seconds(self) -> float:
-        """The sum so far; waits for the device."""
+        """The sum so far. Waits for the device."""
         for begin, end in self._events:
             end.synchronize()
             self._seconds += begin.elapsed_time(end) / 1e3
@@ -279,6 +278,6 @@ def _joined(parts: list[Tensor], dtype: torch.dtype, device: torch.device | None
 
 
 def stable_numbers(texts: list[str]) -> Tensor:
-    """One integer a text, the same on every rank."""
+    """Return one integer per text, the same on every rank."""
     digests = [int.from_bytes(blake2b(text.encode(), digest_size=7).digest(), "big") for text in texts]
     return torch.tensor(digests, dtype=torch.int64)

@@ -1,6 +1,6 @@
-"""What the rest of a verl config must say for the `delta` block to mean what it says. No verl here: a config is nested mappings.
+"""Checks of a verl config against its `delta` block. This file does not import verl: a config is nested mappings.
 
-Every refusal names the setting, why it does not fit, and what to set. They are collected, so that one launch shows all of them.
+Every error names the setting, why it does not fit, and what to set. One launch shows all of them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _ACTOR = "actor_rollout_ref.actor"
 _MODEL = "actor_rollout_ref.model"
 
 # verl's policy losses that multiply each token's loss by `rollout_is_weights`. "geo_mean" takes their geometric mean over a
-# response, which undoes credit within it, and "bypass_mode" ignores them.
+# response, so that its tokens get the same weight, and "bypass_mode" ignores them.
 WEIGHTED_LOSSES = ("vanilla", "sapo", "gspo", "cispo", "clip_cov", "kl_cov", "dppo_tv", "dppo_kl", "gpg", "dro")
-# Advantage estimators that give a response one advantage, which all its tokens share.
+# Advantage estimators with one advantage per response.
 RESPONSE_ADVANTAGES = (
     "grpo",
     "grpo_vectorized",
@@ -29,11 +29,11 @@ RESPONSE_ADVANTAGES = (
     "reinforce_plus_plus_baseline",
 )
 FSDP = {"fsdp2": VERL_FSDP2, "fsdp": VERL_FSDP}
-"""The strategies whose workers keep hidden states; every other one gives what the controller has."""
+"""The strategies whose workers keep hidden states; with others only the controller's fields are available."""
 
 
 def check_config(config: Mapping[str, Any], settings: VerlSettings) -> None:
-    """Refuse a config in which the method could not do what its name says."""
+    """Refuse a config in which the method would not be what its name says."""
     problems = list(config_problems(config, settings))
     if problems:
         listed = "\n".join(f"  - {problem}" for problem in problems)
@@ -41,7 +41,7 @@ def check_config(config: Mapping[str, Any], settings: VerlSettings) -> None:
 
 
 def select(config: Mapping[str, Any], path: str, default: Any = None) -> Any:
-    """The value at a dotted path; `default` where a part of it is missing or null."""
+    """Return the value at a dotted path, or `default` if a part of it is missing or null."""
     value: Any = config
     for part in path.split("."):
         value = value.get(part) if value is not None else None
@@ -49,7 +49,7 @@ def select(config: Mapping[str, Any], path: str, default: Any = None) -> Any:
 
 
 def config_problems(config: Mapping[str, Any], settings: VerlSettings) -> Iterator[str]:
-    """Everything in the config that does not go with the settings, each with the way out."""
+    """Yield everything in the config that conflicts with the settings, each with a remedy."""
     if not (mode := _v1_mode(config)).startswith("delta_"):
         yield f"trainer.v1.trainer_mode={mode} would ignore the delta block; set it to delta_{mode}"
     else:
@@ -62,32 +62,32 @@ def config_problems(config: Mapping[str, Any], settings: VerlSettings) -> Iterat
     estimator = select(config, "algorithm.adv_estimator")
     if estimator not in RESPONSE_ADVANTAGES:
         yield (
-            f"algorithm.adv_estimator={estimator}: token credit needs one advantage a response; "
+            f"algorithm.adv_estimator={estimator}: token credit needs one advantage per response; "
             f"use one of {', '.join(RESPONSE_ADVANTAGES)}"
         )
     if select(config, "distillation.enabled", False):
         yield "distillation.enabled=True replaces the policy loss that the coefficients multiply; set it to False"
     if select(config, f"{_ACTOR}.use_prefix_grouper", False):
-        yield f"{_ACTOR}.use_prefix_grouper=True lays tokens out in a way that is not known here; set it to False"
+        yield f"{_ACTOR}.use_prefix_grouper=True has a layout of tokens that is not supported; set it to False"
     yield from _loss_problems(config, settings)
     if settings.on_worker:
         yield from _parallel_problems(config, settings)
 
 
 def _need_problems(config: Mapping[str, Any], settings: VerlSettings) -> Iterator[str]:
-    """What the method needs and these settings do not give: the setting that stands in the way, the need, and where it is given."""
-    for setting, engine, way in _limits(config):
+    """Yield the method's needs that the config's settings do not allow, each with the setting and a remedy."""
+    for setting, engine, remedy in _limits(config):
         for problem in missing(settings.method, engine):
-            yield f"{setting}: {problem}. {way}"
+            yield f"{setting}: {problem}. {remedy}"
 
 
 def _v1_mode(config: Mapping[str, Any]) -> str:
-    """The mode of the V1 trainer; of the classic trainer, the one that gives as much."""
+    """Return the mode of the V1 trainer; for the classic trainer the mode that gives the same."""
     return select(config, "trainer.v1.trainer_mode", MODE) if select(config, "trainer.use_v1", True) else MODE
 
 
 def _limits(config: Mapping[str, Any]) -> Iterator[tuple[str, Engine, str]]:
-    """Each setting that says what verl gives at most, what that is, and the way to more."""
+    """Yield each setting that limits what verl gives, with the limit and a remedy."""
     strategy = select(config, f"{_ACTOR}.strategy")
     engine = FSDP.get(strategy, VERL_ANY)
     yield f"{_ACTOR}.strategy={strategy}", engine, "Set it to fsdp2"
@@ -134,6 +134,6 @@ def _parallel_problems(config: Mapping[str, Any], settings: VerlSettings) -> Ite
             yield f"{_ACTOR}.ulysses_sequence_parallel_size={sequence_parallel} needs {_MODEL}.use_remove_padding=True"
         if not method.rule.sees_slices:
             yield (
-                f"{_ACTOR}.ulysses_sequence_parallel_size={sequence_parallel}: method {method.name} looks at whole responses, of "
-                "which a rank sees a slice under sequence parallelism; set it to 1"
+                f"{_ACTOR}.ulysses_sequence_parallel_size={sequence_parallel}: method {method.name} needs whole responses, and with "
+                "sequence parallelism a rank has only slices; set it to 1"
             )

@@ -10,14 +10,14 @@ from typing import Any
 from delta_rlvr.tasks import Problem
 
 ROW_GROUP = 1000
-"""Rows of a group. `datasets` reads a group's column as one array, and cannot where its text passes 2 GiB."""
+"""Rows per row group. `datasets` reads a group's column as one array, whose text must not exceed 2 GiB."""
 _NOT_GRADED_BY = ("question", "row", "working")
-"""What a problem knows for prompts and for rewards of one's own, and no grader looks at."""
+"""Facts about a problem for prompts and custom rewards that no grader reads."""
 
 
 def rows(problems: Iterable[Problem], data_source: str, split: str, start: int = 0) -> Iterator[dict[str, Any]]:
-    """One row per problem, numbered from `start`: prompt, answer, source and id. `extra_info` names its grader; its values are texts
-    and numbers, so that all rows share one schema."""
+    """Yield one row per problem, numbered from `start`: prompt, answer, source and id. `extra_info` has the grader's name; its values
+    are texts and numbers, so that all rows have the same schema."""
     for number, problem in enumerate(problems, start):
         meta = {name: value for name, value in problem.meta.items() if name not in _NOT_GRADED_BY}
         yield {
@@ -43,12 +43,12 @@ def rows(problems: Iterable[Problem], data_source: str, split: str, start: int =
 
 
 def write_parquet(path: str | Path, problems: Sequence[Problem], data_source: str, split: str) -> Path:
-    """Write the rows of `problems`, in small groups; there must be some."""
+    """Write the rows of `problems` in small row groups."""
     import pyarrow
     import pyarrow.parquet
 
     if not problems:
-        raise ValueError(f"{path}: there is no problem to write")
+        raise ValueError(f"{path}: there are no problems to write")
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     schema = pyarrow.Table.from_pylist(list(rows(problems[:1], data_source, split))).schema

@@ -1,7 +1,7 @@
 """The entry point that verl loads in every process (group `verl.plugins`).
 
-verl logs a plug-in that fails to import at DEBUG and goes on. A launch that asks for DelTA must not go on, so the failure is said
-aloud, and both trainers are made to stop such a launch with the reason.
+verl logs a plug-in that fails to import at DEBUG and continues. A launch with DelTA must not continue: the failure is logged as an
+error, and both trainers stop such a launch with the reason.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ _log = logging.getLogger(__name__)
 
 
 def register_failure(error: BaseException) -> None:
-    """Make the mode `delta_sync`, and the classic trainer with a `delta` block, say why they are not there."""
+    """Make the modes `delta_*`, and the classic trainer with a `delta` block, raise an error with the reason."""
     reason = (
         f"delta-rlvr's plug-in failed to import on this node: {type(error).__name__}: {error}. "
         "Install it with `pip install 'delta-rlvr[verl]'` on every node"
     )
-    # A verl that the plug-in was not written for may have dropped either trainer.
+    # Other versions of verl may lack one of the trainers.
     with suppress(ImportError):
-        _fail_v1(f"trainer_mode=delta_* is not there, because {reason}")
+        _fail_v1(f"trainer_mode=delta_* is not available: {reason}")
     with suppress(ImportError):
-        _fail_classic(f"the config's delta block would be ignored, because {reason}")
+        _fail_classic(f"the config's delta block would be ignored: {reason}")
 
 
 def _fail_v1(reason: str) -> None:
@@ -51,7 +51,7 @@ def _fail_classic(reason: str) -> None:
 
 try:
     from delta_rlvr.adapters.verl.internals import classic, v1  # noqa: F401
-except Exception as error:  # whatever it is, it is raised again once the launch is sure to hear of it
+except Exception as error:  # raised again, after the trainers have been told to stop the launch
     _log.error("delta-rlvr's verl plug-in failed to import: %s: %s", type(error).__name__, error)
     register_failure(error)
     raise

@@ -1,7 +1,7 @@
-"""verl's reward function over our graders and tasks: `reward.custom_reward_function.path=pkg://delta_rlvr.adapters.verl.reward`.
+"""A reward function for verl with our graders and tasks: `reward.custom_reward_function.path=pkg://delta_rlvr.adapters.verl.reward`.
 
-It is `rlvr_graders.verl`, plus the built-in tasks, which grade their own problems. Who grades a row is in its `extra_info`, as
-`delta_rlvr.adapters.verl.data` writes it.
+It extends `rlvr_graders.verl` by the built-in tasks, which grade their own problems. The grader's name is in a row's `extra_info`,
+which `delta_rlvr.adapters.verl.data` writes.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from rlvr_graders import verl
 def compute_score(
     data_source: str, solution_str: str, ground_truth: Any, extra_info: dict[str, Any] | None = None, **_: Any
 ) -> dict[str, Any]:
-    """As `rlvr_graders.verl.compute_score`; `extra_info.grader` may also name a built-in task."""
+    """Return the score of `rlvr_graders.verl.compute_score`, or of the built-in task that `extra_info.grader` names."""
     extra = extra_info or {}
     grader = str(extra.get("grader", "math"))
-    if grader.partition("?")[0] not in BUILT_IN:  # settings of a task are part of its name
+    if grader.partition("?")[0] not in BUILT_IN:  # a task's name may have settings
         return verl.compute_score(data_source, solution_str, ground_truth, extra)
     problem = Problem(str(extra.get("problem_id", "")), "", ground_truth, grader, verl.row_settings(extra))
     return verl.as_score(grade_problem(problem, solution_str))

@@ -1,4 +1,4 @@
-"""A verl run in the run folder's schema (docs/run_schema.md), so that `delta-rlvr report` and `compare` read it. No verl here."""
+"""Writing a run folder (docs/run_schema.md) of a verl run, for `delta-rlvr report`. This file does not import verl."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from delta_rlvr.versions import installed_versions
 
 _VERSIONS = ("torch", "transformers", "verl", "ray", "delta-rlvr")
 
-# Ours -> verl's name of the same number.
+# The run folder's name of a metric -> verl's.
 _METRICS = {
     "loss": "actor/pg_loss",
     "grad_norm": "actor/grad_norm",
@@ -46,11 +46,11 @@ _TIMES = {
 _TOKEN_ARRAYS = {"logps": "old_log_probs", "entropy": "entropy", "weight": WEIGHTS, **DETAIL}
 
 Table = Mapping[str, Sequence[Any]]
-"""Of every response: `responses`, `response_mask`, ... as verl names them, one entry per response."""
+"""verl's fields of a batch (`responses`, `response_mask`, ...), each with one entry per response."""
 
 
 def refuse_used_folder(settings: VerlSettings, resume_mode: str) -> None:
-    """A run that starts anew must not land in the folder of another."""
+    """Refuse to start a new run in the folder of another."""
     if settings.run_folder is not None and resume_mode == "disable" and _holds_run(settings.run_folder):
         raise SettingsError(
             f"delta.run_folder={settings.run_folder} holds a run, and trainer.resume_mode=disable starts a new one: "
@@ -59,7 +59,7 @@ def refuse_used_folder(settings: VerlSettings, resume_mode: str) -> None:
 
 
 def check_finite(step: int, metrics: Mapping[str, Any], saved: int) -> None:
-    """Stop at a loss or a gradient that is NaN or infinite. `saved`: the step of verl's last checkpoint before this step."""
+    """Raise `NotFinite` if loss or gradient is. `saved` is the step of verl's last checkpoint before this step."""
     for name, what in (("loss", "the loss is"), ("grad_norm", "the gradient is")):
         value = metrics.get(_METRICS[name])
         if value is not None and not math.isfinite(value):
@@ -71,7 +71,7 @@ def check_finite(step: int, metrics: Mapping[str, Any], saved: int) -> None:
 
 
 class RunFolder:
-    """Writes one verl run. The driver alone holds one."""
+    """The writer of a verl run, in the driver."""
 
     def __init__(self, writer: RunWriter, settings: VerlSettings, tokenizer: Any):
         self.recorder = Recorder(
@@ -87,7 +87,7 @@ class RunFolder:
     def open(
         cls, settings: VerlSettings, config: Mapping[str, Any], tokenizer: Any, *, resumed_from: int, steps_planned: int
     ) -> RunFolder:
-        """Start the folder, or go on in it from the checkpoint at `resumed_from`."""
+        """Start the folder, or resume its run from the checkpoint at `resumed_from`."""
         assert settings.run_folder is not None
         method = settings.method
         description = RunDescription(
@@ -110,7 +110,7 @@ class RunFolder:
     def write_step(
         self, step: int, metrics: Mapping[str, Any], timing: Mapping[str, float], table: Table, *, dump: bool
     ) -> None:
-        """One step: its metrics, its share of the token sums, and its rollouts where `dump`."""
+        """Write a step: metrics, token sums, and with `dump` the rollouts."""
         self._seconds += timing.get("step", 0.0)
         alike = _alike(table).tolist()
         line: dict[str, Any] = {"step": step, "time": self._seconds, **_group_metrics(table, alike)}
@@ -127,7 +127,7 @@ class RunFolder:
             self.recorder.write_rollouts(step, self._lines(responses))
 
     def checkpoint(self, step: int) -> None:
-        """verl has saved its checkpoint: the token sums belong to it."""
+        """Save the token sums with the checkpoint that verl has saved."""
         self.recorder.save_tokens(step)
 
     def finished(self) -> None:
@@ -141,7 +141,7 @@ class RunFolder:
             self.recorder.writer.fail(error)
 
     def _lines(self, responses: Sequence[_Response]) -> list[dict[str, Any]]:
-        """The first prompts of the step, with all their responses."""
+        """Return the lines of the responses to the first prompts."""
         groups = {uid: number for number, uid in enumerate(dict.fromkeys(one.row["uid"] for one in responses))}
         ordered = sorted(responses, key=lambda one: (groups[one.row["uid"]], one.session))
         numbered = ((one, groups[one.row["uid"]]) for one in ordered)
@@ -176,19 +176,19 @@ class _Response:
         self._mask = _flat_values(self.row["response_mask"]).bool()
 
     def valid(self, key: str) -> Tensor:
-        """A token array, without the tokens that the mask leaves out."""
+        """Return a token array without masked tokens."""
         return _flat_values(self.row[key])[self._mask]
 
     @property
     def weights(self) -> Tensor:
-        """One for a method without any."""
+        """The token weights; ones for a method without weights."""
         if WEIGHTS in self.row:
             return self.valid(WEIGHTS)
         return torch.ones(int(self._mask.sum()), dtype=torch.float64)
 
     @property
     def advantage(self) -> float:
-        """verl's; 0 in a group whose rewards are equal, where verl's is of rounding alone."""
+        """verl's advantage, but 0 in a group whose rewards are equal, where verl's is a rounding error."""
         values = self.valid("advantages")
         return float(values[0]) if len(values) and not self._alike else 0.0
 
@@ -212,7 +212,7 @@ def _group_metrics(table: Table, alike: Sequence[bool]) -> dict[str, float]:
 
 
 def _alike(table: Table) -> Bool[Tensor, " batch"]:
-    """Which responses are of a group whose rewards are equal; with verl's KL penalty, where it takes one."""
+    """Return which responses are in a group whose rewards (with verl's KL penalty, if any) are equal."""
     rewards = torch.stack([scores.sum() for scores in table[next(name for name in REWARDS if name in table)]])
     numbers = {uid: number for number, uid in enumerate(dict.fromkeys(table["uid"]))}
     return rewarded_alike(rewards, torch.tensor([numbers[uid] for uid in table["uid"]]))

@@ -1,4 +1,4 @@
-"""The `delta` block of a verl config: read, checked and resolved before any worker starts. No verl here."""
+"""The `delta` block of a verl config, read and checked before any worker starts. This file does not import verl."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ MODE = "delta_sync"
 WEIGHTS = "delta_weights"
 """The field of a batch with the token weights, from the solve to the update."""
 DETAIL = {name: f"delta_{name}" for name in ("alpha", "margin", "margin_initial")}
-"""Further arrays per token, at steps whose rollouts are written down, and their fields."""
+"""Further arrays per token and their fields, at steps whose rollouts are written."""
 REWARDS = ("token_level_rewards", "rm_scores")
-"""The fields of a batch with its rewards: with verl's KL penalty, where it takes one, else the graders' alone."""
+"""The fields of a batch with its rewards: the first includes verl's KL penalty, if there is one; the second has only the graders'."""
 
 
 class SettingsError(ValueError):
-    """The settings are unknown, impossible, or contradict each other: the launch stops here."""
+    """The settings are unknown, impossible or contradictory; the launch stops."""
 
 
 @dataclass(frozen=True)
 class VerlSettings:
-    """What the `delta` block says."""
+    """The settings of the `delta` block."""
 
     method: Method
-    """The method that `delta.method` spells, settings included: its rule, surrogate and average."""
+    """The `Method` of the spec in `delta.method`."""
     store_device_gb: float | None = None
-    """Room for hidden states on the accelerator, in GB per rank (null: half of what is free when the pass begins)."""
+    """Memory for hidden states on the accelerator, in GB per rank (null: half of what is free when the pass begins)."""
     store_host_gb: float | None = None
-    """Room in pinned host memory, in GB per rank (null: half of what is free, divided by the ranks of the node)."""
+    """Pinned host memory for hidden states, in GB per rank (null: half of what is free, divided by the ranks of the node)."""
     run_folder: str | None = None
-    """Write a run folder there, which `delta-rlvr report` reads (null: none)."""
+    """The run folder to write, for `delta-rlvr report` (null: none)."""
     rollouts_every: int = 10
-    """Steps between two rollout dumps into the run folder (0: none)."""
+    """Steps between those whose rollouts go into the run folder (0: none)."""
     rollout_groups: int = 8
-    """Prompts in a rollout dump, with all their responses (0: all)."""
+    """Prompts per step whose rollouts are written (0: all)."""
     stop_if_not_finite: bool = True
-    """Stop where loss or gradient norm are NaN or infinite."""
+    """Stop when loss or gradient norm is NaN or infinite."""
 
     def __post_init__(self) -> None:
         for name, kinds, wanted in (
@@ -64,38 +64,38 @@ class VerlSettings:
 
     @property
     def weighs(self) -> bool:
-        """Whether the method has token weights that are solved for once per rollout batch."""
+        """Whether the method has token weights, solved for once per rollout batch."""
         return not self.method.rule.constant
 
     @property
     def on_worker(self) -> bool:
-        """Whether the actor's worker has a part in the weights: it keeps hidden states, or the loss itself reweighs tokens. What
-        needs no more than log-probs, entropies, tokens and groups is solved for on the controller."""
+        """Whether the actor's worker takes part: it keeps hidden states, or its loss reweighs tokens. Otherwise the controller solves
+        for the weights, from log-probs, entropies, tokens and groups."""
         return self.method.rule.stores is not None or self.method.surrogate.reweighs
 
     def store(self, ranks_on_node: int) -> RowStore:
-        """The store of one rank."""
+        """Return the store of one rank."""
         sizes = self.store_device_gb, self.store_host_gb
         device, host = (None if size is None else math.floor(size * 1e9) for size in sizes)
         return RowStore(device_bytes=device, host_bytes=host, ranks_on_node=ranks_on_node)
 
 
 def read_settings(block: Mapping[str, Any] | None) -> VerlSettings:
-    """Settings from the `delta` block, or an error that says which key is wrong and what to do."""
+    """Return the settings of a `delta` block; errors name the wrong key and what to do."""
     given = dict(block or {})
     known = [field.name for field in fields(VerlSettings)]
     spec = given.pop("method", None)
     for key in given:
         if key not in known:
             raise SettingsError(
-                f"delta.{key} is unknown{did_you_mean(key, known)} (there are: {', '.join(known)}). Settings of the method stand in "
-                f"its name: \"+delta.method='{spec or 'delta'}?{key}={given[key]}'\""
+                f"delta.{key} is unknown{did_you_mean(key, known)} (there are: {', '.join(known)}). Settings of a method follow its "
+                f"name: \"+delta.method='{spec or 'delta'}?{key}={given[key]}'\""
             )
     if not isinstance(spec, str):
         raise SettingsError("delta.method is missing: name the method, such as +delta.method=delta")
     try:
         method = get_method(spec)
-        check_engine(method, VERL_FSDP2)  # what verl gives at most; `checks` knows the rest of the config
+        check_engine(method, VERL_FSDP2)  # verl gives no more than this; `checks` knows the rest of the config
     except (ValueError, TypeError) as error:
         raise SettingsError(f"delta.method: {error}") from error
     return VerlSettings(method=method, **given)

@@ -1,4 +1,4 @@
-"""The rules themselves, one file each. A file that is put here is found by itself; what it registers has a name everywhere."""
+"""The built-in rules, one file each. Every file in this folder is imported, so that its rules are registered."""
 
 import importlib
 import pkgutil

@@ -1,11 +1,11 @@
-"""What the paper takes out of DelTA (Tables 2-4, Figures 3-4), and contrasts of our own.
+"""The paper's ablations of DelTA (Tables 2-4, Figures 3-4), and our own contrast.
 
-Settled here, because the paper leaves it open: "w/o adaptive gamma" fixes both temperatures to ||mu+(0) - mu-(0)||^2; a selection
-ranks the tokens with A != 0 alone, and a seeded draw breaks ties.
+Choices where the paper is silent: "w/o adaptive gamma" fixes both temperatures to ||mu+(0) - mu-(0)||^2; a selection ranks only the
+tokens with A != 0, and a seeded draw breaks ties.
 
-Ours: `contrast="alignment"` scores a token by ||v|| cos^2(v, mu+ - mu-): how much of its gradient lies along what tells the sides
-apart, whichever way it points. D asks whether a token looks like its own side; but decisive tokens of right and wrong responses often
-look alike (the same uncertain digit), so that D lifts them on one side and lowers them on the other.
+Ours: `contrast="alignment"` scores a token by ||v|| cos^2(v, mu+ - mu-), how much of its gradient lies along the difference of the
+sides, in either direction. D measures whether a token looks like its own side. But decisive tokens of right and wrong responses often
+look alike (the same uncertain digit), so that D raises their weights on one side and lowers them on the other.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from delta_rlvr.credit.solver import GAMMA_FLOOR, MASS_FLOOR, Solver, inner, opp
 
 @register(
     "delta-sharpness",
-    about="delta-context with (log p + H) h in the place of (1 - p) h",
+    about="delta-context with (log p + H) h instead of (1 - p) h",
     paper="beyond",
     contrast="alignment",
     refinements=0,
@@ -46,32 +46,32 @@ from delta_rlvr.credit.solver import GAMMA_FLOOR, MASS_FLOOR, Solver, inner, opp
 @register("delta-no-norm", about="coefficients not normalised to mean one", paper="Table 3", normalize=False)
 @register("delta-hard", about="hard 0/1 assignment", paper="Table 3", assignment="hard")
 @register("delta-fixed-gamma", about="temperatures fixed to the first distance", paper="Table 3", gamma="initial")
-@register("delta-within-side", about="distances to the own centroid alone", paper="Table 2", contrast="within_side")
+@register("delta-within-side", about="only distances to the own centroid", paper="Table 2", contrast="within_side")
 @dataclass(frozen=True)
 class Ablation(Delta):
-    """DelTA with a part of it left out or replaced. The defaults change nothing."""
+    """DelTA with a part left out or replaced. The defaults change nothing."""
 
     contrast: Literal["both_sides", "within_side", "alignment"] = "both_sides"
-    """Margins against the opposite centroid, distances to the own one alone (Table 2), or (ours) ||v|| cos^2(v, mu+ - mu-)."""
+    """Margins between the two centroids, distances to the own centroid only (Table 2), or (ours) ||v|| cos^2(v, mu+ - mu-)."""
     gamma: Literal["adaptive", "initial", "current"] = "adaptive"
-    """Temperatures from the margins' spread, one pass behind as published; fixed to ||mu+(0) - mu-(0)||^2 (Table 3; our reading);
-    or (ours) from the margins of the same centroids, which do not lag."""
+    """Temperatures from the margins' spread one pass earlier, as published; fixed to ||mu+(0) - mu-(0)||^2 (Table 3, our reading); or
+    (ours) from the spread of the current margins."""
     assignment: Literal["soft", "hard"] = "soft"
     """alpha = sigmoid(margin / gamma), or 1 where the margin is positive and 0 elsewhere (Table 3)."""
     normalize: bool = True
     """Divide by the mean coefficient, so that the mean is one (False: "w/o lambda-norm", Table 3)."""
     mean_over: Literal["tokens", "signal", "mass"] = "tokens"
-    """Over what that mean is taken: all valid tokens; ours: those with an advantage (the others get 1), or |A| (1 - p), what the
-    optimizer sees of a token."""
+    """The mean is over all valid tokens, or (ours) over those with an advantage, where the others get 1: either plain, or weighted by
+    |A| (1 - p), about the size of a token's update."""
     range_map: bool = True
     """Map alpha into [lambda_min, lambda_max] (False: alpha itself is the weight, Table 3)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for contrast, other, why in (
-            ("within_side", "hard", "distances to the own side are never positive margins: every token would get 0"),
+            ("within_side", "hard", "negated distances are never positive: every token would get 0"),
             ("alignment", "hard", "alignments are never negative: every token would get 1; use assignment='soft'"),
-            ("alignment", "initial", "alignments are no distances, the unit would be another; use gamma='adaptive'"),
+            ("alignment", "initial", "alignments are not distances, the units differ; use gamma='adaptive'"),
         ):
             setting = "assignment" if other == "hard" else "gamma"
             require(
@@ -116,7 +116,7 @@ WIDER[Delta] = Ablation
 
 
 class _Ablated(Solver):
-    """Other margins, temperatures and assignments."""
+    """A solver with other margins, temperatures or assignments."""
 
     rule: Ablation
 
@@ -126,7 +126,7 @@ class _Ablated(Solver):
             self.square_norms = self.vectors.square_norms(self.mass)
 
     def margins(self, means: Any) -> Float[Tensor, " token"]:
-        """-||v - mu_own||^2, or <v, mu_own - mu_opp>^2 / ||v||."""
+        """Return -||v - mu_own||^2, <v, mu_own - mu_opp>^2 / ||v||, or the published margins."""
         if self.rule.contrast == "within_side":
             own = self.vectors.project(means, self.slots)
             margins = 2 * own - inner(means, means)[self.slots.of] - self.square_norms
@@ -146,7 +146,7 @@ class _Ablated(Solver):
         return super().temperatures(margins)
 
     def assign(self, margins: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
-        """[D > 0]; an alignment, never negative, fills [0, 1)."""
+        """Return [D > 0], the published assignments, or for alignments, which are never negative, a map onto [0, 1)."""
         if self.rule.assignment == "hard":
             alpha = (margins > 0).to(margins.dtype)
         elif self.rule.contrast == "alignment":
@@ -163,11 +163,11 @@ class Selection(Delta):
     """Plain DAPO on a share of the tokens with an advantage, ranked by DelTA's lambda."""
 
     keep: Literal["top", "bottom"] = "top"
-    """The tokens with the largest, or with the smallest lambda."""
+    """Keep the tokens with the largest or with the smallest lambda."""
     share: float = setting(0.5, "(0, 1]")
     """The share that is kept."""
     seed: int = setting(0, "[0, inf)")
-    """Of ties."""
+    """The seed that breaks ties."""
 
     @property
     def flat(self) -> bool:
@@ -175,7 +175,7 @@ class Selection(Delta):
 
     @property
     def sees_slices(self) -> bool:
-        """Draws number the tokens of a whole response."""
+        """No: draws depend on a token's index in its whole response."""
         return False
 
     def normalized(self, coefficients: Float[Tensor, " token"], batch: TokenBatch) -> Float[Tensor, " token"]:
@@ -191,7 +191,7 @@ class RandomSelection(TokenRule):
     share: float = setting(0.5, "(0, 1]")
     """The share that is kept."""
     seed: int = setting(0, "[0, inf)")
-    """Of the draws."""
+    """The seed of the draws."""
 
     mean_one = True
 
@@ -206,10 +206,10 @@ class RandomSelection(TokenRule):
 @register("delta-random", about="random coefficients in the same range", paper="Table 4")
 @dataclass(frozen=True)
 class RandomWeights(Ranged):
-    """Uniform draws in the range, then mean one."""
+    """Uniform draws in the range, normalised to mean one."""
 
     seed: int = setting(0, "[0, inf)")
-    """Of the draws."""
+    """The seed of the draws."""
 
     mean_one = True
 

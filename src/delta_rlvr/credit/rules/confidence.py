@@ -1,13 +1,13 @@
-"""The plane of confidence: weights that rise or fall with 1 - p, on right and on wrong responses.
+"""Weights that rise or fall with 1 - p, with one slope for right and one for wrong responses: the plane of confidence.
 
     w = (1 + c (s - 1/2)) / Z,    s = 1 - p,    c = `right` where A > 0, `wrong` where A < 0
     Z = sum |A| s (1 + c (s - 1/2)) / sum |A| s                        over the batch, all ranks
 
-|A| s is what the optimizer sees of a token: with a mean of one over it, no setting takes a larger step to first order. Tokens
-without an advantage keep 1. By the signs of (`right`, `wrong`), published methods sit in three corners (docs/methods.md) and DelTA, on
-real models, in the fourth, (-, +).
+|A| s is about the size of a token's update: with a mean of one over it, all settings take steps of the same size to first order.
+Tokens without an advantage get 1. By the signs of (`right`, `wrong`), published methods are in three corners of the plane
+(docs/methods.md) and DelTA, on real models, is in the fourth, (-, +).
 
-`fading` multiplies both slopes by min(1, mean entropy / `nats`): DelTA's corner while the policy is unsure, DAPO once it is sure.
+`fading` multiplies both slopes by min(1, mean entropy / `nats`): DelTA's corner while the policy is uncertain, DAPO once it is certain.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Confidence(TokenRule):
     """Weights that rise or fall with 1 - p, by side."""
 
     right: float = setting(-0.4, "[-2, 2]")
-    """Slope of the weight against 1 - p where A > 0; beyond 2 weights would turn negative."""
+    """Slope of the weight against 1 - p where A > 0; beyond 2 weights would be negative."""
     wrong: float = setting(0.4, "[-2, 2]")
     """Slope of the weight against 1 - p where A < 0."""
 
@@ -41,7 +41,7 @@ class Confidence(TokenRule):
         return ("logps",)
 
     def share(self, batch: TokenBatch) -> Float[Tensor, ""] | float:
-        """What both slopes are multiplied by in this batch."""
+        """Return a factor of both slopes for this batch."""
         return 1.0
 
     def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
@@ -61,7 +61,7 @@ class Fading(Confidence):
     """DelTA's corner of the plane while the policy is unsure, DAPO once it is sure."""
 
     nats: float = setting(0.5, "(0, inf)")
-    """At this mean entropy per token, and above it, the slopes are whole."""
+    """At this mean entropy per token and above, the slopes have their full size."""
 
     @property
     def needs(self) -> Collection[str]:

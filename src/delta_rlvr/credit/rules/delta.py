@@ -1,10 +1,10 @@
-"""DelTA (Eq. 5-8): a token counts by how well its gradient tells its own side of the batch from the other.
+"""DelTA (Eq. 5-8): a token counts by how clearly its gradient belongs to its own side of the batch.
 
     D     = ||v - mu_opp||^2 - ||v - mu_own||^2        v: the token's gradient, or a proxy for it (`credit.proxies`)
     alpha = sigmoid(D / gamma)                          centroids mu and temperatures gamma: `credit.solver`
     weight = (lambda_min + (lambda_max - lambda_min) alpha) N / Z, lambda_min where A = 0, so that the mean is one
 
-The ablations of the paper's tables stand in `ablations.py`.
+The paper's ablations are in `ablations.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from delta_rlvr.credit.rules.ranged import Ranged
 from delta_rlvr.credit.solver import Solver
 
 EMPTY_SIDE = (
-    "no contrast to learn from: {what} has advantages of one sign only (or none), so every token coefficient is exactly 1, "
+    "no contrast to learn from: {what} has advantages of one sign only (or none), so that every weight is 1, "
     "which is plain DAPO. If this happens often, the problems are too easy or too hard for the policy"
 )
 
@@ -53,25 +53,25 @@ EMPTY_SIDE = (
 @register("delta", about="DelTA as published: output-row proxy, range [0.8, 1.2], K = 1", paper="Table 1")
 @dataclass(frozen=True)
 class Delta(Ranged):
-    """How DelTA's token coefficients are computed. The defaults are the method as published; a range of one number is exactly DAPO."""
+    """DelTA's token weights. The defaults are the published method; lambda_min = lambda_max is exactly DAPO."""
 
     refinements: int = setting(1, "[0, inf)")
-    """How often the centroids are re-estimated with the soft assignments (K; 0 is "w/o refinement")."""
+    """The number of times that the centroids are estimated again with the soft assignments (K; 0 is "w/o refinement")."""
     proxy: proxies.Proxy = "output_row"
-    """What stands for a token's gradient (Appendix F; `credit.proxies` has the formulas)."""
+    """The proxy of a token's gradient (Appendix F; `credit.proxies` has the formulas)."""
     top_k: int = setting(20, "[1, inf)")
-    """Vocabulary entries in the "topk_hidden" proxy (the paper does not give its K)."""
+    """The number of vocabulary entries in the "topk_hidden" proxy (the paper does not give its K)."""
     scope: Literal["batch", "group"] = "batch"
-    """Centroids over the whole rollout batch, or one pair per prompt."""
+    """One pair of centroids for the whole rollout batch, or one per prompt."""
 
     @property
     def flat(self) -> bool:
-        """Every coefficient is exactly one, whatever the assignments: the method is DAPO."""
+        """Whether every weight is exactly one, as in DAPO."""
         return self.lambda_min == self.lambda_max
 
     @property
     def solver(self) -> type[Solver]:
-        """What makes centroids, margins and assignments."""
+        """The solver for centroids, margins and assignments."""
         return Solver
 
     @cached_property
@@ -93,7 +93,7 @@ class Delta(Ranged):
     def weigh(self, batch: TokenBatch) -> CreditRecord:
         estimated = estimate(batch, proxies.vectors(self.proxy, batch), self)
         if estimated.without_contrast:
-            # Single groups without a contrast are everyday in group scope; a batch without one is worth a word.
+            # Single groups without a contrast are common in group scope; a whole batch without one is worth a warning.
             what = "this rollout batch" if self.scope == "batch" else "every group of this rollout batch"
             warnings.warn(EMPTY_SIDE.format(what=what), stacklevel=2)
         if self.flat or estimated.without_contrast:
@@ -113,15 +113,15 @@ class Delta(Ranged):
         )
 
     def coefficients(self, alpha: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
-        """lambda: alpha mapped into the range. It is 0 where A = 0: lambda_min there."""
+        """Return lambda: alpha mapped into the range. Where A = 0, alpha is 0 and lambda is lambda_min."""
         return self.lambda_min + (self.lambda_max - self.lambda_min) * alpha
 
     def normalized(self, coefficients: Float[Tensor, " token"], batch: TokenBatch) -> Float[Tensor, " token"]:
-        """lambda-bar of Eq. 8: the mean over the valid tokens is one."""
+        """Return lambda-bar of Eq. 8, with a mean of one over the valid tokens."""
         return mean_one(batch, coefficients, positive=self.lambda_min > 0)
 
     def diagnose(self, batch: TokenBatch) -> dict[str, float]:
-        """Reliability: the rank correlation of the assignments that two random halves of the responses give to all tokens."""
+        """Return the reliability: the rank correlation of the tokens' assignments from two random halves of the responses."""
         first = uniform_draws(0, batch.round_number, batch.keys, torch.full_like(batch.keys, -1)) < 0.5
         vectors = proxies.vectors(self.proxy, batch)
         halves = [estimate(batch, vectors, self, counted) for counted in (first, ~first)]

@@ -1,15 +1,15 @@
-"""Parts of DelTA's weights, as controls: what does a gain come from?
+"""Parts of DelTA's weights, as controls that show where a gain comes from.
 
-DelTA shifts weight between right and wrong responses, tells tokens of a side apart, and changes the size of the update. Each of these
-rules keeps one part of DelTA's weights and levels the others. Sides are tokens with A > 0 and with A < 0, over all ranks; tokens with
-A = 0 keep their weight.
+DelTA shifts weight between right and wrong responses, tells the tokens of a side apart, and changes the size of the update. Each of
+these rules keeps one part of DelTA's weights and averages out the others. The sides are the tokens with A > 0 and with A < 0, over
+all ranks; tokens with A = 0 keep their weight.
 
     side    every token gets the mean weight of its side
-    token   weights over the mean of their side, times the mean over both sides
+    token   each weight over the mean of its side, times the mean over both sides
     scale   every token gets the mean weight over both sides
-    mass    every token of a side gets one weight, with which the side's update mass, the sum of weight |A| (1 - p), is DelTA's
+    mass    every token of a side gets one weight that gives the side DelTA's update mass, the sum of weight |A| (1 - p)
 
-What the optimizer sees of a token is its mass and not its weight: DelTA can move a side's mean weight one way and its mass the other.
+A token's mass, not its weight, is about the size of its update. DelTA may raise a side's mean weight and lower its mass.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from delta_rlvr.credit.rules.ablations import Ablation
 
 
 @register("delta-side", about="the mean of DelTA's weights on each side", paper="beyond", part="side")
-@register("delta-token", about="DelTA's differences within a side alone", paper="beyond", part="token")
+@register("delta-token", about="only DelTA's differences within a side", paper="beyond", part="token")
 @register("delta-scale", about="the mean of DelTA's weights where A != 0", paper="beyond", part="scale")
 @register("delta-mass", about="one weight per side with the update mass of DelTA's", paper="beyond", part="mass")
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class DeltaPart(Ablation):
     """One part of DelTA's weights."""
 
     part: Literal["side", "token", "scale", "mass"] = "side"
-    """What is kept: the means of the sides, the differences within them, the mean over both, or the sides' update masses."""
+    """The part that is kept: the means of the sides, the differences within them, the mean over both, or the sides' update masses."""
 
     @property
     def needs(self) -> Collection[str]:
@@ -47,7 +47,7 @@ class DeltaPart(Ablation):
 
     @property
     def mean_one(self) -> bool:
-        """All but the update mass keep the sum over the tokens that have an advantage."""
+        """All parts but "mass" keep the sum over the tokens with an advantage."""
         return super().mean_one and self.part != "mass"
 
     def weigh(self, batch: TokenBatch) -> CreditRecord:
@@ -57,7 +57,7 @@ class DeltaPart(Ablation):
         return replace(record, weights=kept.to(record.weights.dtype))
 
     def _part(self, batch: TokenBatch, weights: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
-        """The part, for tokens that have an advantage; anything for the others."""
+        """Return the part for tokens with an advantage, and anything for the others."""
         ones, side = batch.ones(), batch.side
         if self.part == "mass":
             return _mean(batch, side, weights, batch.token_advantages.abs() * surprise(batch.logps))
@@ -70,6 +70,6 @@ class DeltaPart(Ablation):
 def _mean(
     batch: TokenBatch, key: Tensor, weights: Float[Tensor, " token"], over: Float[Tensor, " token"]
 ) -> Float[Tensor, " token"]:
-    """The mean, over all ranks, of the weights with the same key; 1 where there is nothing to take it over."""
+    """Return for each token the mean of the weights with its key, weighted by `over`, over all ranks; 1 where `over` is 0."""
     total, norm = batch.sums_by(key, weights * over), batch.sums_by(key, over)
     return torch.where(norm > 0, total / norm, 1.0)

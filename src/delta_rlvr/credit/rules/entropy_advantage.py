@@ -1,13 +1,13 @@
-"""The entropy advantage (arXiv 2506.14758): uncertain tokens get a bonus that cannot turn their advantage around.
+"""The entropy advantage (arXiv 2506.14758): uncertain tokens get a bonus that cannot change the sign of their advantage.
 
     A' = A + min(alpha H, |A| / kappa)
 
 As a multiplier it lies in [1, 1 + 1/kappa] for right responses and in [1 - 1/kappa, 1] for wrong ones: uncertain tokens count more
 where they led to a right answer and less where they led to a wrong one.
 
-Where this differs from the paper:
-- H is the old policy's, fixed once per rollout batch (the paper: the current policy's at every update; at the first they are equal).
-- alpha is measured against A: the default belongs to advantages that are divided by their group's standard deviation, as in GRPO.
+Differences from the paper:
+- H is the old policy's, fixed for the rollout batch (the paper: the current policy's; at the first update they are equal).
+- The size of alpha is relative to A: the default is for advantages divided by their group's standard deviation, as in GRPO.
 """
 
 from __future__ import annotations

@@ -6,15 +6,15 @@ Both score a token by the inner product of its head gradient with the sum of tho
 
 which is <v, M> of the exact head gradient v = g (outer) h. NTHR weighs right tokens by 1, THR by 1 / length of their response.
 
-What the papers leave open, and what we do otherwise:
-- The threshold is beta times the least mean score of a right response (NTHR, under Eq. 8), its own tokens included: the prose says
-  "other correct responses", but Algorithm 1 and the one public port include it. It may be negative; the paper says nothing of that.
-- THR takes its threshold "following" NTHR, without a formula that we could read. Ours is beta times the least mean of |score|, because
-  |THR| is compared with it.
-- Right and wrong are the signs of the advantage; responses with A = 0 are on neither side. Groups without both sides keep the weight 1.
-- g runs over the whole vocabulary at the sampling temperature (NTHR's authors: the ids that occur in the group).
+Differences from the papers, and choices where they are silent:
+- NTHR's threshold (under Eq. 8) is beta times the least mean score of a right response. Its own tokens are included, as in Algorithm 1
+  and the one public port, though the text says "other correct responses". It may be negative; the paper does not mention that.
+- THR takes its threshold "following" NTHR, and we found no formula. Ours is beta times the least mean of |score|, because |THR| is
+  compared with it.
+- Right and wrong are the signs of the advantage; responses with A = 0 are on neither side. Groups without both sides get the weight 1.
+- g is over the whole vocabulary at the sampling temperature (NTHR's authors: over the ids that occur in the group).
 
-A vocab x width matrix per group is needed; groups are taken in blocks that fit in memory.
+Each group needs a vocab x width matrix; groups are solved in blocks that fit in memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from delta_rlvr.credit.rule import TokenRule, register, setting
 from delta_rlvr.credit.slots import Slots
 from delta_rlvr.credit.vectors import HeadVectors, Rows
 
-# Matrices M of at most this many bytes exist at once, and at least one.
+# The memory limit of a block of matrices M; a block has at least one.
 _MATRIX_BYTES = 2 << 30
 
 
@@ -41,7 +41,7 @@ class _HiddenReward(TokenRule):
     """Scores of tokens against the right responses of their group."""
 
     beta: float = setting(1.0, "[0, inf)")
-    """The threshold is this times the least mean score of a right response."""
+    """Factor of the least mean score of a right response in the threshold."""
 
     needs = ("hidden", "head", "tokens", "groups")
 
@@ -64,10 +64,10 @@ class NegativeTokenHiddenReward(_HiddenReward):
 @register("thr", about="keeps tokens with a strong effect on the group's right responses", paper="arXiv 2510.03669")
 @dataclass(frozen=True)
 class TokenHiddenReward(_HiddenReward):
-    """Only tokens with a strong effect on the group's right responses count, those that help them a little more."""
+    """Only tokens with a strong effect on the group's right responses count; those that help them count a little more."""
 
     exploit: float = setting(0.1, "[-1, 1]")
-    """The paper's p: above 0 for exploitation, below 0 for exploration, 0 for the selection alone."""
+    """The paper's p: above 0 for exploitation, below 0 for exploration, 0 for only the selection."""
 
     def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
         groups = _Groups.of(batch)
@@ -80,12 +80,13 @@ class TokenHiddenReward(_HiddenReward):
 
 @dataclass(frozen=True)
 class _Groups:
-    """The groups of all ranks, and what is taken per group."""
+    """The groups of all ranks."""
 
     batch: TokenBatch
     right: Float[Tensor, " group"]
-    """Responses with A > 0, over all ranks."""
+    """The number of responses with A > 0, over all ranks."""
     wrong: Float[Tensor, " group"]
+    """The number of responses with A < 0, over all ranks."""
 
     @classmethod
     def of(cls, batch: TokenBatch) -> _Groups:
@@ -103,7 +104,7 @@ class _Groups:
 
     @property
     def number(self) -> Int[Tensor, " token"]:
-        """The token's group."""
+        """The group of each token."""
         return self.batch.group_number[self.batch.row]
 
     @property
@@ -112,7 +113,7 @@ class _Groups:
         return (self.right > 0) & (self.wrong > 0)
 
     def scores(self, weights: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
-        """<v, M> of each token, M the sum of weight * v over its group and all ranks; 0 in groups without both sides."""
+        """Return <v, M> of each token, with M the sum of weight * v over its group and all ranks; 0 in groups without both sides."""
         batch = self.batch
         vectors = HeadVectors(Rows.stored(batch), batch.head, batch.tokens, batch.temperature)
         scores = torch.zeros_like(weights)
@@ -127,7 +128,7 @@ class _Groups:
         return scores
 
     def least_mean(self, scores: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
-        """For each token the least mean score of a right response of its group, over all ranks; infinity if there is none."""
+        """Return for each token the least mean score of a right response of its group, over all ranks; infinity if there is none."""
         batch = self.batch
         right = batch.advantages > 0
         means = scores.new_zeros(len(right)).index_add_(0, batch.row, scores) / batch.lengths

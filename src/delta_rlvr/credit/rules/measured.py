@@ -1,13 +1,13 @@
-"""Measured credit as a token weight: VinePPO's values by continuations (arXiv 2410.01679), taken token by token.
+"""Measured credit as a token weight: VinePPO's values by continuations (arXiv 2410.01679), for each token.
 
     credit = V(after the token) - V(before it)
     score  = max(0, sign(A) credit)                       in [0, 1], as rewards are
     weight = (lambda_min + (lambda_max - lambda_min) score) N / Z, with lambda_min on tokens without an advantage
 
-Where this differs from VinePPO: there the credit is the advantage of a whole reasoning step. Here the advantage stays the group's, as
-in every method of this package, and the credit tells its tokens apart: a token of a right response counts by what it added to the
-chance of being right, a token of a wrong one by what it took away. Tokens that did the opposite of their response's verdict count as
-those that did nothing. With lambda_min = 0 weights are proportional to the score; a range above 0 bounds them as DelTA's are.
+Difference from VinePPO: there the credit is the advantage of a whole reasoning step. Here the advantage stays the group's, as in every
+method of this package, and the credit weighs the tokens: those of a right response by what they added to the chance of being right,
+those of a wrong one by what they took away. Tokens with credit against their response's verdict count like tokens with none. With
+lambda_min = 0 weights are proportional to the score; a range above 0 bounds them like DelTA's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from delta_rlvr.credit.rules.ranged import Scored
 )
 @dataclass(frozen=True)
 class Measured(Scored):
-    """Tokens count by the measured credit that speaks for their response's verdict."""
+    """Tokens count by their measured credit in favour of their response's verdict."""
 
     lambda_min: float = setting(0.0, "[0, inf)")
     """Weight of tokens without such credit before normalisation."""

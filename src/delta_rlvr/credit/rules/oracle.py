@@ -1,4 +1,4 @@
-"""Perfect credit on tasks that know their decisive tokens: the most that any token weight in the same range could know."""
+"""Perfect credit, for tasks that know their decisive tokens: an upper bound for all token weights in the same range."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from delta_rlvr.credit.rules.ranged import Scored
 
 @register("oracle", about="perfect credit in DelTA's range", paper="beyond")
 @register("oracle-wide", about="perfect credit in [0.5, 1.5]", paper="beyond", lambda_min=0.5, lambda_max=1.5)
-@register("oracle-only", about="the decisive tokens alone", paper="beyond", lambda_min=0.0, lambda_max=1.0)
+@register("oracle-only", about="only the decisive tokens", paper="beyond", lambda_min=0.0, lambda_max=1.0)
 @dataclass(frozen=True)
 class Oracle(Scored):
-    """lambda_max on the decisive tokens of responses with an advantage, lambda_min elsewhere, then mean one."""
+    """lambda_max on the decisive tokens of responses with an advantage, lambda_min elsewhere, normalised to mean one."""
 
     needs = ("decisive",)
 

@@ -1,21 +1,21 @@
-"""Published weights that are functions of the sampled token's probability p, and of the side. p is the old policy's, once per batch.
+"""Published weights that depend on the sampled token's probability p under the old policy, and on the side.
 
     advantage-reweighting  alpha p + 1 - alpha                        (arXiv 2505.12929)
     tr-grpo                clip(alpha (sigmoid(steepness p) - mu), low, high)    (arXiv 2511.00066)
     rlvr-directions        1 + c - c p                                (arXiv 2603.22117)
     delightful             sigmoid(A (-log p) / eta)                  (arXiv 2603.14608)
     w-reinforce            `right` where A > 0, 1 where A < 0         (arXiv 2506.01347)
-    a3po                   `boost` on each right response's least likely and each wrong one's likeliest tokens  (arXiv 2512.21625)
+    a3po                   `boost` on the least likely tokens of each right and the likeliest of each wrong response  (arXiv 2512.21625)
 
-What differs from the papers, and what could not be read:
-- All but rlvr-directions and a3po take the current policy's p at every update (at the first they are equal).
-- tr-grpo: form and constants are those of a third party's port, not checked against the paper. The port divides p by 9, with which
-  every weight is clipped to 1; we multiply.
-- delightful: the paper gates REINFORCE without ratios; here it gates DAPO's clipped term. A is the group's.
+Differences from the papers:
+- The papers, except those of rlvr-directions and a3po, use the current policy's p at every update (at the first they are equal).
+- tr-grpo: form and constants are those of a third-party port, not checked against the paper. The port divides p by 9, so that every
+  weight is clipped to 1; we multiply.
+- delightful: the paper gates REINFORCE without ratios; here the gate multiplies DAPO's clipped term, with the group's A.
 - w-reinforce: in the paper a right response has the advantage 0.1 and a wrong one -1, in every group. Here A is the group's, so that
   groups without both give no signal.
-- a3po: selection as in the authors' code, response by response; the repository has neither the decay nor its constants. `boost`,
-  `share` and `decay` are ours.
+- a3po: the selection is per response, as in the authors' code, which has neither the decay nor its constants. `boost`, `share` and
+  `decay` are ours.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class TokenRegulated(TokenRule):
     steepness: float = setting(9.0, "(-inf, inf)")
     """Factor of p inside the sigmoid."""
     mu: float = setting(0.25, "(-inf, inf)")
-    """What is taken from the sigmoid."""
+    """Subtracted from the sigmoid."""
     low: float = setting(1.0, "[0, inf)")
     """Smallest weight."""
     high: float = setting(1.4, "[0, inf)")
@@ -80,7 +80,7 @@ class Directions(TokenRule):
     """Unlikely tokens count more: 1 + c - c p."""
 
     c: float = setting(0.2, "[0, inf)")
-    """What an impossible token has above a certain one (the authors: 0.2 at 7B, 0.1 at 8B)."""
+    """The weight at p = 0 less that at p = 1 (the authors: 0.2 at 7B, 0.1 at 8B)."""
 
     needs = ("logps",)
     sees_slices = True
@@ -128,19 +128,19 @@ class WeightedReinforce(TokenRule):
 )
 @dataclass(frozen=True)
 class Asymmetric(TokenRule):
-    """The least likely tokens of right responses and the likeliest of wrong ones count more, less so from batch to batch."""
+    """The least likely tokens of right responses and the likeliest of wrong ones count more; the effect decays from batch to batch."""
 
     share: float = setting(0.2, "(0, 1]")
     """Share of each response that counts more; at least one token."""
     boost: float = setting(2.0, "[1, inf)")
     """Their weight in the first rollout batch."""
     decay: float = setting(0.005, "[0, inf)")
-    """What it loses with every rollout batch, down to 1."""
+    """The boost loses this much with every rollout batch, down to 1."""
 
     needs = ("logps",)
 
     def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
-        # Each response's tokens in the order in which they are chosen; of equals the earlier one.
+        # Each response's tokens in the order of their choice; of equal ones the earlier comes first.
         by_chance = (batch.side * batch.logps).argsort(stable=True)
         chosen = by_chance[batch.row[by_chance].argsort(stable=True)]
         place = torch.empty_like(chosen)
@@ -155,5 +155,5 @@ def _probability(batch: TokenBatch) -> Float[Tensor, " token"]:
 
 
 def _with_an_advantage(batch: TokenBatch, weights: Float[Tensor, " token"]) -> Float[Tensor, " token"]:
-    """The weights where there is an advantage, 1 elsewhere."""
+    """Return the weights where there is an advantage, and 1 elsewhere."""
     return torch.where(batch.side != 0, weights, 1.0)

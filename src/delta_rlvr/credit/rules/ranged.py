@@ -1,4 +1,4 @@
-"""Weights in a range around one, as DelTA's are: the range, and rules that map a score of their own into it."""
+"""Base classes of rules with weights in a range around one, like DelTA's."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Ranged(TokenRule):
     """A rule whose coefficients lie in a range."""
 
     lambda_min: float = setting(0.8, "[0, inf)")
-    """Smallest coefficient before normalisation (lambda_min); that of tokens without an advantage."""
+    """The smallest coefficient before normalisation; tokens without an advantage have it."""
     lambda_max: float = setting(1.2, "(0, inf)")
-    """Largest coefficient before normalisation (lambda_max)."""
+    """The largest coefficient before normalisation."""
 
     def __post_init__(self) -> None:
         check_declared(self)
@@ -34,7 +34,7 @@ class Ranged(TokenRule):
 
 @dataclass(frozen=True)
 class Scored(Ranged):
-    """A score in [0, 1] in the place of DelTA's alpha, and mapped as that is."""
+    """A rule with its own score in [0, 1] instead of DelTA's alpha."""
 
     mean_one = True
     sees_slices = True

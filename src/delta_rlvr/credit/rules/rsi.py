@@ -1,12 +1,12 @@
-"""RSI-S (arXiv 2606.31575): train on tokens whose surprise is near what their position made one expect.
+"""RSI-S (arXiv 2606.31575): train only on tokens whose surprise is near its expected value at their position.
 
     RSI = -log p(y) / H,   kept where low <= RSI <= high
 
-The mean of -log p is H, so that 1 is typical: below are tokens that were nearly certain, above are those from the tail.
+The expectation of -log p is H, so that 1 is typical: tokens below were nearly certain, tokens above are from the tail.
 
-What we could not read and chose ourselves:
-- The bounds. 0.1 and 3 are the defaults of a third party's port and **not known to be the paper's**: tune them.
-- What the sum over the kept tokens is divided by. We divide by their number, like the other selections here: the weight is N / kept.
+Choices, since we could not read these in the paper:
+- The bounds 0.1 and 3 are the defaults of a third-party port and **not known to be the paper's**: tune them.
+- The sum over the kept tokens is divided by their number, as in the other selections here: the weight is N / kept.
 - Entropies below 1e-6 count as 1e-6 (the ports: 1e-6 added, or a floor of 1e-8), so that certain tokens have an index of 0.
 """
 
@@ -29,9 +29,9 @@ class RelativeSurprisal(TokenRule):
     """Only tokens whose -log p, relative to the entropy, lies in a band."""
 
     low: float = setting(0.1, "[0, inf]")
-    """Tokens below are left out: they were nearly certain. Ours, not known to be the paper's."""
+    """Tokens below are left out: they were nearly certain. Our choice, not known to be the paper's."""
     high: float = setting(3.0, "[0, inf]")
-    """Tokens above are left out: they are from the tail. Ours, not known to be the paper's."""
+    """Tokens above are left out: they are from the tail. Our choice, not known to be the paper's."""
 
     needs = ("logps", "entropy")
     sees_slices = True

@@ -1,17 +1,17 @@
 """STARE (arXiv 2606.19236): while the entropy is below a target, the most surprising tokens of right responses count more.
 
-    weight = positive on the top share of tokens with A > 0 by -log p, negative on that of tokens with A < 0, 1 elsewhere;
-    all ones unless the batch's mean entropy is below the target.
+    weight = `positive` on the `share` of tokens with A > 0 that have the largest -log p, `negative` on that of tokens with A < 0,
+             1 elsewhere; all ones unless the batch's mean entropy is below the target.
 
 The paper's variant O1 is `negative=1` (the default), C2 is `negative=0.9`.
 
-Where this differs from the paper or the authors' code (github.com/hp-luo/STARE):
-- The top share is taken over the whole rollout batch and all ranks, as the paper says. The code takes it per micro-batch, so that its
-  result depends on how the batch is packed.
-- Log-probs and entropies are the old policy's (the code: the current policy's log-probs; its recipe takes one step per batch, where
-  they are equal).
-- Ties with the last token of the share are all in it. (Many tokens are equal only where p = 1, and those have no gradient.)
-- The adaptive mode, which moves both weights from step to step, is left out: a rule keeps no state.
+Differences from the paper or the authors' code (github.com/hp-luo/STARE):
+- The top share is that of the whole rollout batch and all ranks, as in the paper. The code takes it per micro-batch, so that its
+  result depends on the packing.
+- Log-probs and entropies are the old policy's (the code: the current policy's log-probs, which are equal in its recipe of one step per
+  batch).
+- All tokens that tie with the last one of the share are in it. (Many tokens tie only at p = 1, where they have no gradient.)
+- The adaptive mode, which changes both weights from step to step, is left out: a rule has no state.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from delta_rlvr.credit.rule import TokenRule, register, setting
 )
 @dataclass(frozen=True)
 class SurprisalTail(TokenRule):
-    """While the mean entropy is below a target, the most surprising tokens of a side have a weight of their own."""
+    """While the mean entropy is below a target, the most surprising tokens of each side get another weight."""
 
     share: float = setting(0.1, "(0, 1]")
-    """Share of a side's tokens that are its most surprising (P)."""
+    """The share of a side's tokens that count as the most surprising (P)."""
     positive: float = setting(1.1, "[0, inf)")
-    """Weight of those with A > 0 (W; 1.05 for 14B and 32B models)."""
+    """The weight of those with A > 0 (W; 1.05 for 14B and 32B models)."""
     negative: float = setting(1.0, "[0, inf)")
-    """Weight of those with A < 0 (M; 0.9 in the variant C2)."""
+    """The weight of those with A < 0 (M; 0.9 in the variant C2)."""
     target_entropy: float = setting(0.3, "[0, inf]")
-    """Nats: at this mean entropy and above, every weight is one. "inf" for always below."""
+    """At this mean entropy (nats) and above, every weight is one; "inf" switches the target off."""
 
     needs = ("logps", "entropy")
     sees_slices = True
@@ -55,7 +55,7 @@ class SurprisalTail(TokenRule):
             everyone = batch.reducer.gather(batch.logps[mine])
             if closed or not len(everyone):
                 continue
-            # The code's ceil(P |T|), to which products like 0.1 * 70 = 7.000000000000001 do not matter; at least one token.
+            # The code's ceil(P |T|), but without the rounding error of products like 0.1 * 70 = 7.000000000000001; at least one token.
             count = min(len(everyone), max(1, int(len(everyone) * self.share + 0.999999)))
             last = everyone.topk(count, largest=False).values[-1]
             weights = torch.where(mine & (batch.logps <= last), weight, weights)

@@ -1,10 +1,10 @@
-"""STEER (arXiv 2510.10150): tokens that would move the entropy most count less.
+"""STEER (arXiv 2510.10150): tokens that would change the entropy most count less.
 
-    Omega = A (1 - p) (log p + H)                       the predicted change of the entropy, but for a factor (Eq. 8)
+    Omega = A (1 - p) (log p + H)                       the predicted change of the entropy, up to a factor (Eq. 8)
     weight = exp(-k |Omega|),   k = -log(lambda_min) / max(largest |Omega|, 0.02)        between lambda_min and 1
 
-Exponential and symmetric, as in the authors' code (github.com/zz-haooo/STEER), with p of the old policy in the place of the current
-one's, and the largest |Omega| over the whole rollout batch and all ranks (the code: over the micro-batch).
+The weight is exponential and symmetric, as in the authors' code (github.com/zz-haooo/STEER). Differences: p is the old policy's (the
+code: the current one's), and the largest |Omega| is over the whole rollout batch and all ranks (the code: over the micro-batch).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.pieces import surprise
 from delta_rlvr.credit.rule import TokenRule, register, setting
 
-_LEAST = 0.02  # the authors': below it, the largest change is nothing to hold against
+_LEAST = 0.02  # the authors' lower bound of the largest change
 
 
 @register("steer", about="tokens that move the entropy most count less", paper="arXiv 2510.10150")
 @dataclass(frozen=True)
 class EntropyChange(TokenRule):
-    """Tokens that would move the policy's entropy most count less."""
+    """Tokens that would change the policy's entropy most count less."""
 
     lambda_min: float = setting(0.8, "(0, 1]")
-    """Weight of the token that would move it most (the authors' code: 0.8; a later version of the paper is said to have 0.7)."""
+    """Weight of the token that would change it most (the authors' code: 0.8; a later version of the paper reportedly has 0.7)."""
 
     needs = ("logps", "entropy")
     sees_slices = True

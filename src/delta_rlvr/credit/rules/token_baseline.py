@@ -1,16 +1,16 @@
 """The optimal token baseline (arXiv 2602.07078; `optimal_token_baseline` in verl): a baseline for each position of a group.
 
     A_t = A - B_t,   B_t = sum_k A_k W_kt / sum_k W_kt          over the group's responses k that still run at t
-    W_t = sum_{j <= t} (1 - 2 p_j + sum pi_j^2)                  how far the response has moved the parameters so far
+    W_t = sum_{j <= t} (1 - 2 p_j + sum pi_j^2)                  the squared gradients of the response so far
     weight = max(0, A_t / A)
 
-The paper subtracts from rewards. A is an affine function of them within a group, so that A - B_t is the same number in A's unit; with
-one reward for right and one for wrong it never changes sign, and nothing is cut.
+The paper subtracts the baseline from rewards. A is an affine function of them within a group, so that A - B_t is the same number in A's
+unit. With one reward for right and one for wrong responses it never changes sign, and nothing is cut.
 
-Where this differs from the paper and from verl:
-- sum pi^2 is not what engines give: we take max(exp(-H), p^2), which is never above it.
-- Where a response runs alone, it keeps A (verl: the reward itself, without a baseline).
-- A is divided by the group's standard deviation wherever the run's advantages are.
+Differences from the paper and from verl:
+- Engines do not give sum pi^2: we use max(exp(-H), p^2), a lower bound.
+- A response that runs alone keeps A (verl: the reward itself, without a baseline).
+- A is divided by the group's standard deviation if the run's advantages are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Scores that know nothing of the reward in the place of DelTA's alpha: what any credit has to beat."""
+"""Scores without any knowledge of the reward: baselines that any credit has to beat."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from delta_rlvr.credit.rules.ranged import Scored
 @register("surprise", about="tokens count by 1 - p of the sampled one", paper="beyond")
 @dataclass(frozen=True)
 class Surprise(Scored):
-    """Tokens count by how unlikely they were: 1 - p of the sampled one."""
+    """Tokens count by how unlikely they were: 1 - p."""
 
     needs = ("logps",)
 
@@ -27,7 +27,7 @@ class Surprise(Scored):
 @register("entropy", about="tokens count by 1 - exp(-entropy)", paper="beyond")
 @dataclass(frozen=True)
 class Entropy(Scored):
-    """Tokens count by how uncertain the old policy was: 1 - exp(-H), one minus the inverse of its perplexity there."""
+    """Tokens count by how uncertain the old policy was: 1 - exp(-H), one minus the inverse of its perplexity at that position."""
 
     needs = ("entropy",)
 

@@ -1,4 +1,4 @@
-"""Weights that look at no token: DAPO's token mean, and GRPO's mean over responses as a token weight."""
+"""Weights that are independent of the tokens: DAPO's token mean, and GRPO's mean over responses as a token weight."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Uniform(TokenRule):
 
 @dataclass(frozen=True)
 class ResponseMean(TokenRule):
-    """Every response counts the same, whatever its length: GRPO's mean over responses of means over tokens, each of which may be
-    weighed by another rule."""
+    """Every response counts the same, whatever its length (GRPO's mean over responses of token means); the rule `tokens` weighs the
+    tokens within the responses."""
 
     tokens: TokenRule = field(default_factory=Uniform)
 
@@ -41,7 +41,7 @@ class ResponseMean(TokenRule):
         return self.tokens.stores
 
     def weigh(self, batch: TokenBatch) -> Float[Tensor, " token"]:
-        """N / (R |o_i|), with R the responses that have a valid token."""
+        """Return N / (R |o_i|), with R the number of responses with valid tokens."""
         lengths = batch.lengths.to(wide(batch.lengths.device))
         responses = batch.total((lengths > 0).to(lengths.dtype))
         share = batch.token_count / (responses * lengths[batch.row])

@@ -13,15 +13,12 @@ class CloudView {
     this.picker = new RunAndStep(runs.filter((run) => run.clouds), () => [], (run) => this.#choose(run));
     this.minimum = el("input", { type: "number", min: 1, step: 1, inputMode: "numeric", oninput: () => this.#draw() });
     this.filter = el("input", { type: "search", placeholder: "part of a token", autocomplete: "off", oninput: () => this.#drawTable() });
-    this.side = "mean_positive";
-    this.sort = { key: this.side, descending: true };
-    const sides = segments("cloud-side", "Side", [["mean_positive", "positive"], ["mean_negative", "negative"], ["mean", "both"]],
-      this.side, (side) => { this.side = side; this.sort = { key: side, descending: true }; this.#draw(); });
+    this.sides = el("div");
     this.clouds = el("div", { className: "clouds" });
     this.caption = el("p", { className: "note" });
     this.table = el("div", { className: "table-holder", tabIndex: 0, role: "region", "aria-label": "Token types, sortable table" });
     this.more = el("button", { type: "button", onclick: () => { this.rows *= 4; this.#drawTable(); } }, "Show more rows");
-    root.append(el("div", { className: "toolbar" }, this.picker.fields[0], sides, field("Minimum count", this.minimum)), this.clouds,
+    root.append(el("div", { className: "toolbar" }, this.picker.fields[0], this.sides, field("Minimum count", this.minimum)), this.clouds,
       el("div", { className: "toolbar slim" }, field("Find in the table", this.filter),
         csvButton("Token types", () => [COLUMNS.map(([name]) => name), ...this.#tableRows().map((type) => COLUMNS.map(([name]) => type[name]))])),
       this.table, this.more, this.caption);
@@ -40,17 +37,28 @@ class CloudView {
       mean: clouds.mean[row], mean_positive: clouds.mean_positive[row], mean_negative: clouds.mean_negative[row],
     }));
     this.minimum.value = clouds.minimum;
+    // A rule may leave one side as it is: the first side that it does not comes first.
+    const sides = [["mean_positive", "positive"], ["mean_negative", "negative"], ["mean", "both"]];
+    const varies = ([side]) => this.#eligible(side).some((type) => type[side] !== 1);
+    const first = this.chosen ?? (sides.find(varies) ?? sides[0])[0];
+    this.sides.replaceChildren(segments("cloud-side", "Side", sides, first, (side) => { this.chosen = side; this.#show(side); }));
+    this.#show(first);
+  }
+
+  #show(side) {
+    this.side = side;
+    this.sort = { key: side, descending: true };
     this.#draw();
   }
 
-  /** How often a type stands on the chosen side. */
-  #count(type) {
-    return type[this.side.replace("mean", "count")];
+  /** How often a type stands on a side. */
+  #count(type, side = this.side) {
+    return type[side.replace("mean", "count")];
   }
 
-  #eligible() {
+  #eligible(side = this.side) {
     const least = Math.max(1, Number(this.minimum.value) || 1);
-    return this.types.filter((type) => this.#count(type) >= least && type[this.side] !== null);
+    return this.types.filter((type) => this.#count(type, side) >= least && type[side] !== null);
   }
 
   #draw() {
@@ -58,7 +66,9 @@ class CloudView {
     const most = ranked.filter((type) => type[this.side] > 1).slice(0, CLOUD_TYPES);
     const least = ranked.filter((type) => type[this.side] < 1).slice(-CLOUD_TYPES).reverse();
     const widest = Math.max(...[...most, ...least].map((type) => Math.abs(type[this.side] - 1)), 1e-9);
-    this.clouds.replaceChildren(this.#cloud("Credited most: mean above 1", most, widest), this.#cloud("Credited least: mean below 1", least, widest));
+    const none = !ranked.length ? "No type is that frequent on this side." : most.length + least.length
+      ? "No frequent type, on this side." : "Every frequent type has a mean of 1 on this side.";
+    this.clouds.replaceChildren(this.#cloud("Credited most: mean above 1", most, widest, none), this.#cloud("Credited least: mean below 1", least, widest, none));
     const total = ranked.reduce((sum, type) => sum + this.#count(type), 0);
     const mean = ranked.reduce((sum, type) => sum + this.#count(type) * type[this.side], 0) / Math.max(total, 1);
     const shown = this.data.types > this.types.length ? ` ${number(this.types.length)} of the types are on this page.` : "";
@@ -68,8 +78,8 @@ class CloudView {
   }
 
   /** Larger letters: a mean further from 1, on the scale of this picture; in order, strongest first. */
-  #cloud(title, types, widest) {
-    if (!types.length) return el("figure", { className: "cloud" }, el("figcaption", {}, title), nothing("No type that is frequent enough, on this side."));
+  #cloud(title, types, widest, none) {
+    if (!types.length) return el("figure", { className: "cloud" }, el("figcaption", {}, title), nothing(none));
     const shading = { centre: 1, span: widest };
     const list = el("ol");
     for (const type of types) {

@@ -27,7 +27,7 @@ _REDRAWS = 5_000  # questions in a row that were all seen before: then the gener
 _SEED_STEP = 1_000_003  # reasoning-gym's seeds 0 and 1 give the same entries, one place apart
 _SHOT_SEED = -1
 _TAGGED = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
-_SAID = re.compile(r"\banswer(?:\s+is|\s*:)\s*(.+?)\s*\.?\s*$", re.IGNORECASE)
+_SAID = re.compile(r"\banswer(?:\s+is|\s*:)\s*(.+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def final_answer(completion: str) -> str | None:
     lines = [line.strip() for line in completion.strip().splitlines() if line.strip()]
     said = _SAID.search(lines[-1]) if lines else None
     if said:
-        return said.group(1).strip("*_ ")
+        return (said.group(1).rstrip().removesuffix(".") or ".").strip("*_ \t")
     # A completion that is nothing but the answer. Puzzles have answers of several lines.
     return completion.strip() or None
 

@@ -11,6 +11,10 @@ class SandboxError(RuntimeError):
     """The sandbox itself failed, so nothing was learned about the program."""
 
 
+class SandboxLost(SandboxError):
+    """Something outside ended the sandbox: another may do."""
+
+
 class SandboxUnavailable(SandboxError):
     """There is no working sandbox of the asked kind; the text says how to get one."""
 

@@ -55,7 +55,7 @@ class Group:
         if self._killed >= 0:
             os.close(self._killed)
             self._killed = -1
-        for pause in (0.001, 0.01, 0.1, 0.0):  # the kernel needs a moment after the last of them
+        for pause in (0.001, 0.01, 0.1, 1.0, 0.0):  # the kernel needs a moment after the last of them
             try:
                 self.path.rmdir()
             except FileNotFoundError:

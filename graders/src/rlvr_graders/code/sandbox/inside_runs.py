@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 
-from rlvr_graders.code.sandbox.inside import ERROR_TAIL, compiled, describe, read_message, write_message
+from rlvr_graders.code.sandbox.inside import ERROR_TAIL, compiled, describe, read_message, save, write_message
 
 TYPE_CHECKING = False  # typing's own constant, without the milliseconds that importing typing takes
 if TYPE_CHECKING:
@@ -24,22 +24,24 @@ CHUNK = 1 << 16
 def serve_runs(job: dict[str, Any], requests: int, replies: int) -> Any:
     """Answer run requests for ever; returns only in a child, with the code that it has to execute."""
     try:
-        code = compiled(job["program"], "main.py")
+        path = os.getcwd() + "/main.py"
+        code = compiled(job["program"], path)
     except BaseException as error:
         write_message(replies, ("broken", *describe(error)))
         return None
     write_message(replies, ("ready",))
     while True:
-        _, number, text, seconds = read_message(requests)
+        _, number, text, seconds, most_output = read_message(requests)
+        save(job["program"], path)
         pipes = [os.pipe() for _ in range(3)]
         child = os.fork()
         if child == 0:
-            become_program(pipes, requests, replies)
+            become_program(path, pipes, requests, replies)
             return code
-        write_message(replies, ("output", number, *watch(child, pipes, text, seconds, job["output"])))
+        write_message(replies, ("output", number, *watch(child, pipes, text, seconds, most_output)))
 
 
-def become_program(pipes: list[tuple[int, int]], requests: int, replies: int) -> None:
+def become_program(path: str, pipes: list[tuple[int, int]], requests: int, replies: int) -> None:
     os.setsid()
     for standard, pipe in enumerate(pipes):
         os.dup2(pipe[0 if standard == 0 else 1], standard)
@@ -48,6 +50,7 @@ def become_program(pipes: list[tuple[int, int]], requests: int, replies: int) ->
     names = sys.modules["__main__"].__dict__
     for name in [name for name in names if not name.startswith("__")]:
         del names[name]
+    names["__file__"] = path
 
 
 def watch(child: int, pipes: list[tuple[int, int]], text: bytes, seconds: float, most_output: int) -> tuple[Any, ...]:
@@ -83,12 +86,8 @@ def watch(child: int, pipes: list[tuple[int, int]], text: bytes, seconds: float,
         del received[errors][:-CHUNK]
         if len(received[output]) > most_output:
             status = "overflow"
-    # The session first (its number stays the dead child's until it is waited for), then the child itself.
-    for end in (os.killpg, os.kill):
-        try:  # noqa: SIM105 - contextlib would cost the start of every sandbox some milliseconds
-            end(child, signal.SIGKILL)
-        except ProcessLookupError:  # it had not come to setsid, or nothing is left
-            pass
+    # All that this sandbox has but this process and its first: none of this run lives on into the next.
+    os.kill(-1, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if status == "ended":
         while pull(output, received[output]) > 0 and len(received[output]) <= most_output:

@@ -23,8 +23,9 @@ WHOLE = {"Pss": KIB}  # where the kernel is older than 5.4 and does not say of w
 class Memory:
     """The processes of a sandbox, found by their namespace: none can leave it, whatever became of its parents and first thread."""
 
-    def __init__(self, first: int, limit: int) -> None:
+    def __init__(self, first: int, limit: int, folders: list[int]) -> None:
         self.limit = limit
+        self._folders = folders  # those in memory, held open
         self._sockets = f"/proc/{first}/net/sockstat"
         with socket.socket(socket.AF_UNIX) as example:
             self._socket_bytes = example.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
@@ -61,7 +62,11 @@ class Memory:
 
     def _sockets_and(self, count: Callable[[str], int]) -> int:
         names = (name for name in os.listdir(self._processes) if name.isdigit())
-        return self._in_sockets() + sum(map(count, names))
+        return self._in_sockets() + self._in_files() + sum(map(count, names))
+
+    def _in_files(self) -> int:
+        rooms = map(os.fstatvfs, self._folders)
+        return sum((room.f_blocks - room.f_bfree) * room.f_frsize for room in rooms)
 
     def _in_sockets(self) -> int:
         """As if every socket were full, with what the kernel keeps beside its bytes: no file says how full it is."""

@@ -6,7 +6,7 @@ import builtins
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from rlvr_graders.code.cases import AssertionTests
@@ -18,7 +18,7 @@ from rlvr_graders.code.settings import CodeSettings
 
 PAUSES = (0.2, 1.0)  # seconds before a second and a third attempt to start a sandbox
 ERROR_TAIL = 2000  # characters of an error's text that are looked at
-GRACE_SECONDS = 2.0  # the inside ends a run itself and says so; only where it cannot does the outside
+GRACE = 0.25  # of the limit: the inside ends a run itself and says so; only where it cannot does the outside
 
 
 class Runner:
@@ -51,32 +51,35 @@ class Runner:
             yield sessions
 
     def calls(
-        self, program: str, entry: str, arguments: Sequence[tuple[Any, ...]], preamble: str = ""
+        self, program: str, entry: str, arguments: Iterable[tuple[tuple[Any, ...], int]], preamble: str = ""
     ) -> Iterator[bytes]:
-        """Load the program once and yield the function's return values, in `wire` form."""
+        """Load the program once and yield the function's return values, in `wire` form.
+
+        With each call's arguments comes how many bytes its value may have; a longer one is not read.
+        """
         job = {"preamble": preamble, "program": program, "entry": entry, "return_arguments": False}
         with self._sessions(("calls", job)) as (session,):
             clock = Clock(self.settings)
             ready(session, clock)
-            for number, positional in enumerate(arguments):
-                answer = call(session, clock, number, encode((positional, {})))
+            for number, (positional, most) in enumerate(arguments):
+                answer = call(session, clock, number, encode((positional, {})), most)
                 if answer[0] == "error":
                     raise raised(answer[3], answer[4])
                 yield answer[2]
 
-    def runs(self, program: str, inputs: Sequence[str]) -> Iterator[str]:
-        """Run the whole program once for each input and yield what it prints."""
-        job = {"program": program, "output": self.settings.output_bytes}
-        with self._sessions(("runs", job)) as (session,):
+    def runs(self, program: str, inputs: Sequence[tuple[str, int]]) -> Iterator[str]:
+        """Run the whole program once for each input and yield what it prints; at so many bytes it is ended."""
+        with self._sessions(("runs", {"program": program})) as (session,):
             clock = Clock(self.settings)
             ready(session, clock)
-            for number, text in enumerate(inputs):
+            for number, (text, most) in enumerate(inputs):
                 seconds = clock.seconds()
-                deadline = time.monotonic() + seconds + GRACE_SECONDS
-                session.send(("run", number, text.encode("utf-8", "surrogatepass"), seconds), deadline)
+                deadline = time.monotonic() + (1 + GRACE) * seconds
+                most = min(most, self.settings.output_bytes)
+                session.send(("run", number, text.encode("utf-8", "surrogatepass"), seconds, most), deadline)
                 answer = clock.timed(seconds, session.receive, deadline, "finish")
                 _expect(answer, number, {"output": (str, int, bytes, bytes)})
-                yield _output(answer, seconds, self.settings.output_bytes)
+                yield _output(answer, seconds, most)
 
     def assertions(self, program: str, tests: AssertionTests) -> None:
         """Run a test's own source against the program, each in a sandbox of its own."""
@@ -88,11 +91,15 @@ class Runner:
             clock = Clock(self.settings)
             ready(candidate, clock)
             tester.receive(clock.end, "get the tests ready")
+            left = self.settings.output_bytes
             while True:
                 message = tester.receive(clock.end, "finish the tests")
                 if message[0] != "call":
                     return last_word(message)
                 answer = call(candidate, clock, message[1], message[2])
+                left -= sum(len(part) for part in answer[2:])
+                if left < 0:
+                    raise ProgramFailure(f"too much output: more than {self.settings.output_bytes} bytes")
                 if answer[0] == "error" and not _is_ordinary(answer[2]):
                     raise raised(answer[3], answer[4])
                 tester.send(answer, clock.end)
@@ -133,12 +140,12 @@ def ready(session: Session, clock: Clock) -> None:
         raise ProgramFailure("wrote something else to the grader's pipe")
 
 
-def call(session: Session, clock: Clock, number: int, arguments: bytes) -> tuple[Any, ...]:
+def call(session: Session, clock: Clock, number: int, arguments: bytes, most: int | None = None) -> tuple[Any, ...]:
     """One call of the program's function: its answer, checked for form but not for truth."""
     seconds = clock.seconds()
     deadline = time.monotonic() + seconds
     session.send(("call", number, arguments), deadline)
-    answer: tuple[Any, ...] = clock.timed(seconds, session.receive, deadline, "answer")
+    answer: tuple[Any, ...] = clock.timed(seconds, session.receive, deadline, "answer", most)
     _expect(answer, number, {"value": (bytes, bytes), "error": (str, str, str)})
     return answer
 

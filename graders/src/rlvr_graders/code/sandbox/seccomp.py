@@ -1,9 +1,10 @@
 """A system-call filter for bubblewrap: what a namespace does not stop and no graded program needs.
 
 Denied: nested namespaces and mounts, tracing, kernel keys, BPF, performance events, modules, what the machine has only so much of
-(asynchronous I/O contexts, watches of files), and memory that no limit of ours sees: memfd, System V and POSIX message queues,
-anonymous shared maps (their pages stay when they are unmapped but for one), pages given to a pipe, sockets with large buffers or
-of any network. Everything else is allowed.
+(asynchronous I/O contexts, watches of files, reserved huge pages, room for filters), and memory that no limit of ours sees: memfd,
+System V and POSIX message queues, anonymous shared maps (their pages stay when they are unmapped but for one), pages given to a
+pipe, sockets with large buffers or of any network. Pretended, so that programs go on: writing out to disks (there is none), which
+stops the whole machine's, and locks on parts of files, whose records count for nobody. Everything else that is known is allowed.
 """
 
 from __future__ import annotations
@@ -37,16 +38,26 @@ DENIED = {
     **{"fspick": (433, 433), "pidfd_getfd": (438, 438), "process_madvise": (440, 440)},
     **{"mount_setattr": (442, 442), "quotactl_fd": (443, 443), "memfd_secret": (447, 447)},
 }
+# These do nothing and say that they did it.
+PRETENDED = {
+    **{"sync": (162, 81), "syncfs": (306, 267), "fsync": (74, 82), "fdatasync": (75, 83)},
+    **{"sync_file_range": (277, 84)},
+}
+UNKNOWN = 463  # calls from here on are newer than this list, or the x32 calls of x86-64 under other numbers
 CLONE3 = 435  # its flags lie behind a pointer that a filter cannot follow: ENOSYS sends libc back to clone()
-# Calls that an argument decides on: (numbers, which argument, bits of it to look at, values, whether these alone are denied or
-# alone allowed).
+# Calls that an argument decides on: (numbers, which argument, bits of it to look at, values, what becomes of these, of others).
 MAP_SHARED, MAP_SHARED_VALIDATE, MAP_ANONYMOUS = 0x01, 0x03, 0x20
 BUFFER_SIZES = (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF and their FORCEs
+SET_LOCKS = (6, 7, 37, 38)  # F_SETLK, F_SETLKW and their forms for open files
+DENIAL, MISSING, PRETENCE = DENY | errno.EPERM, DENY | errno.ENOSYS, DENY
 ARGUMENTS = {
-    "clone": ((56, 220), 0, NEW_NAMESPACES, (0,), "allowed"),
-    "mmap": ((9, 222), 3, 0x2F, (MAP_SHARED | MAP_ANONYMOUS, MAP_SHARED_VALIDATE | MAP_ANONYMOUS), "denied"),
-    "socket": ((41, 198), 0, 0xFFFFFFFF, (1,), "allowed"),  # AF_UNIX
-    "setsockopt": ((54, 208), 2, 0xFFFFFFFF, BUFFER_SIZES, "denied"),
+    "clone": ((56, 220), 0, NEW_NAMESPACES, (0,), ALLOW, DENIAL),
+    "mmap": ((9, 222), 3, 0x2F, (MAP_SHARED | MAP_ANONYMOUS, MAP_SHARED_VALIDATE | MAP_ANONYMOUS), DENIAL, None),
+    "mmap of huge pages": ((9, 222), 3, 0x40000, (0x40000,), DENIAL, ALLOW),
+    "socket": ((41, 198), 0, 0xFFFFFFFF, (1,), ALLOW, DENIAL),  # AF_UNIX
+    "setsockopt": ((54, 208), 2, 0xFFFFFFFF, BUFFER_SIZES, DENIAL, ALLOW),
+    "prctl": ((157, 167), 0, 0xFFFFFFFF, (22,), DENIAL, ALLOW),  # PR_SET_SECCOMP
+    "fcntl": ((72, 25), 1, 0xFFFFFFFF, SET_LOCKS, PRETENCE, ALLOW),
 }
 # AUDIT_ARCH_*, which the kernel reports with each call, and the column of numbers above.
 ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
@@ -62,27 +73,26 @@ def filter_program() -> bytes | None:
     if platform.machine() not in ARCHITECTURES:
         return None
     architecture, column = ARCHITECTURES[platform.machine()]
-    deny, missing = DENY | errno.EPERM, DENY | errno.ENOSYS
     program = [
         _step(LOAD, 4),  # seccomp_data.arch
         _step(EQUAL, architecture, if_true=1),
         _step(RETURN, KILL),
         _step(LOAD, 0),  # seccomp_data.nr
-        _step(AT_LEAST, 0x40000000, if_false=1),  # the x32 calls of x86-64, under other numbers
-        _step(RETURN, missing),
+        _step(AT_LEAST, UNKNOWN, if_false=1),
+        _step(RETURN, MISSING),
         _step(EQUAL, CLONE3, if_false=1),
-        _step(RETURN, missing),
+        _step(RETURN, MISSING),
     ]
-    for numbers in DENIED.values():
-        if (number := numbers[column]) is not None:
-            program += [_step(EQUAL, number, if_false=1), _step(RETURN, deny)]
-    for numbers, argument, mask, values, these in ARGUMENTS.values():
-        listed, others = (deny, ALLOW) if these == "denied" else (ALLOW, deny)
+    for calls, fate in ((DENIED, DENIAL), (PRETENDED, PRETENCE)):
+        for numbers in calls.values():
+            if (number := numbers[column]) is not None:
+                program += [_step(EQUAL, number, if_false=1), _step(RETURN, fate)]
+    for numbers, argument, mask, values, listed, others in ARGUMENTS.values():
         # The low half of the argument: all of these are 32 bits wide in the kernel.
         block = [_step(LOAD, 16 + 8 * argument), _step(AND, mask)]
         for value in values:
             block += [_step(EQUAL, value, if_false=1), _step(RETURN, listed)]
-        block.append(_step(RETURN, others))
+        block.append(_step(LOAD, 0) if others is None else _step(RETURN, others))  # on to the next rule about it
         program += [_step(EQUAL, numbers[column], if_false=len(block)), *block]
     program.append(_step(RETURN, ALLOW))
     return b"".join(program)

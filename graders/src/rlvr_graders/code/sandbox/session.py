@@ -18,14 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from rlvr_graders.code.sandbox import bubblewrap, seccomp
-from rlvr_graders.code.sandbox.errors import ProgramFailure, SandboxError, Stopped
+from rlvr_graders.code.sandbox.errors import ProgramFailure, SandboxError, SandboxLost, Stopped
 from rlvr_graders.code.sandbox.group import new_group
 from rlvr_graders.code.sandbox.memory import Memory
 from rlvr_graders.code.sandbox.wire import WireError, decode, encode
 from rlvr_graders.code.settings import CodeSettings
+from rlvr_graders.workers import write
 
 START_SECONDS = 60.0  # a machine under load may be slow to start a process; that is not the program's fault
 SLICE_SECONDS = 0.1  # how often a wait looks at the stop signal and at what is in use
+ERROR_BYTES = 1 << 14  # the text of an error is cut before it has so many
+DRIBBLE = 512  # bytes: who sends a message in smaller pieces waits, so that reading them keeps nobody busy
 MESSAGE_ITEMS = 8  # the longest message has six; a value travels in one as bytes
 PACKAGE = "rlvr_graders.code.sandbox."
 MODULES = {
@@ -105,7 +108,7 @@ class Session:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             assert self._first is not None  # it has reported its start
             if self._group is None:
-                self._memory = Memory(self._first, self.settings.memory_bytes)
+                self._memory = Memory(self._first, self.settings.memory_bytes, self._writable)
             for folder in bubblewrap.WRITABLE:
                 path = f"/proc/{self._first}/root{folder}"
                 self._writable.append(os.open(path, os.O_PATH | os.O_DIRECTORY))
@@ -121,11 +124,14 @@ class Session:
     def send(self, message: tuple[Any, ...], deadline: float) -> None:
         self._write(self._framed(message), deadline)
 
-    def receive(self, deadline: float, doing: str) -> tuple[Any, ...]:
-        """The next message. ProgramFailure where none comes in time, or where it is not one."""
+    def receive(self, deadline: float, doing: str, most: int | None = None) -> tuple[Any, ...]:
+        """The next message. ProgramFailure where none comes in time, where it is not one, or where a right answer takes `most`
+        bytes and it takes more, with room for the words of an error."""
         size = int.from_bytes(self._read(4, deadline, doing), "big")
         if size > self.settings.output_bytes + 4096:
             raise ProgramFailure(f"too much output: more than {self.settings.output_bytes} bytes")
+        if most is not None and size > most + ERROR_BYTES:
+            raise ProgramFailure("wrong answer")
         try:
             message = decode(self._read(size, deadline, doing), MESSAGE_ITEMS)
         except WireError:
@@ -144,26 +150,36 @@ class Session:
         while view:
             self._wait(self._to, select.POLLOUT, deadline, "read its input")
             try:
-                view = view[os.write(self._to, view[: 1 << 20]) :]
+                view = view[write(self._to, view[: 1 << 20]) :]
             except BlockingIOError:
                 continue
             except BrokenPipeError:
-                raise ProgramFailure("ended before answering") from None
+                raise self._ended() from None
 
     def _read(self, size: int, deadline: float, doing: str) -> bytes:
+        pause = 0.0
         while len(self._buffer) < size:
             self._wait(self._from, select.POLLIN, deadline, doing)
             try:
-                piece = os.read(self._from, 1 << 20)
+                piece = os.read(self._from, 1 << 16)  # what a pipe holds
             except BlockingIOError:
                 continue
             if not piece:
-                self._check_memory()  # the kernel may have ended it
-                raise ProgramFailure("ended before answering")
+                raise self._ended()
             self._buffer += piece
-        data = bytes(self._buffer[:size])
+            if len(piece) < DRIBBLE and len(self._buffer) < size:
+                pause = min(2 * pause + 0.001, SLICE_SECONDS)
+                time.sleep(pause)
+        with memoryview(self._buffer) as view:
+            data = bytes(view[:size])
         del self._buffer[:size]
         return data
+
+    def _ended(self) -> Exception:
+        self._check_memory()  # the kernel may have done it
+        if self._process.poll() == -signal.SIGKILL:  # bubblewrap, which the program cannot reach
+            return SandboxLost("the sandbox was killed")
+        return ProgramFailure("ended before answering")
 
     def _wait(self, descriptor: int, event: int, deadline: float, doing: str) -> None:
         waiting = select.poll()
@@ -246,7 +262,10 @@ class Session:
         words = b""
         waiting = select.poll()
         waiting.register(self._info, select.POLLIN)
-        while waiting.poll(START_SECONDS * 1000) and (piece := os.read(self._info, 4096)):
+        # Not to the end of the file: a process that was forked meanwhile may hold the other end open.
+        while not words.rstrip().endswith(b"}") and waiting.poll(START_SECONDS * 1000):
+            if not (piece := os.read(self._info, 4096)):
+                break
             words += piece
         os.close(self._info)
         self._info = None

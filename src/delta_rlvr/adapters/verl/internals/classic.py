@@ -1,14 +1,13 @@
-"""The front for verl's classic trainer, `RayPPOTrainer` (`trainer.use_v1=False`).
+"""verl's classic trainer, `RayPPOTrainer` (`trainer.use_v1=False`), with token weights.
 
-A config with a `delta` block makes it ours: `RayPPOTrainer(config, ...)` then is a `DeltaRayTrainer`, so that verl's own launch command
-and every task runner that makes the trainer by its name need no change. Its `fit` is one long loop; what it calls on the way, in this
-order, is what this front holds on to:
+With a `delta` block in the config, `RayPPOTrainer(config, ...)` makes a `DeltaRayTrainer`, so that verl's launch command and task
+runners need no change. `fit` is one long loop, which calls these methods in this order:
 
-    _load_checkpoint        the step from which the run goes on is known: the run folder opens
-    _balance_batch          the batch still is in the order of sampling: responses get their numbers
-    _compute_old_log_prob   the worker keeps hidden states; entropies pass by
-    _update_actor           advantages are there: solve, and put the weights into the batch
-    Tracking.log            all metrics of the step are there: the run folder gets them
+    _load_checkpoint        the step of the resumed checkpoint is known: open the run folder
+    _balance_batch          the batch is still in the order of sampling: number the responses
+    _compute_old_log_prob   the worker keeps hidden states; keep the entropies
+    _update_actor           the advantages are known: solve, and put the weights into the batch
+    Tracking.log            the metrics of the step are complete: write them to the run folder
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class DeltaRayTrainer(RayPPOTrainer):
         super().__init__(config, tokenizer, role_worker_mapping, *args, **kwargs)
 
     def fit(self) -> None:
-        with self.delta.recorded(), self._told_of_metrics():
+        with self.delta.recorded(), self._metrics_observed():
             super().fit()
 
     def _load_checkpoint(self) -> None:
@@ -117,8 +116,8 @@ class DeltaRayTrainer(RayPPOTrainer):
         return self.delta.looks_closely(self.global_steps, self.total_training_steps)
 
     @contextmanager
-    def _told_of_metrics(self) -> Iterator[None]:
-        """`fit` makes its own logger, by its name: while it runs, that is one that also writes the run folder."""
+    def _metrics_observed(self) -> Iterator[None]:
+        """Replace the logger class that `fit` uses by one that also writes the run folder."""
         stock = tracking.Tracking
         write_step = self._write_step
 
@@ -144,7 +143,7 @@ class DeltaRayTrainer(RayPPOTrainer):
         self.delta.write_step(step, metrics, times, table, dump=self._looks_closely())
 
     def _table(self, batch: DataProto, dump: bool) -> dict[str, list[Any]]:
-        """What the run folder wants to know of every response: plain lists and tensors without padding."""
+        """Return the fields of every response for the run folder, as lists and tensors without padding."""
         tensors, others = batch.batch, batch.non_tensor_batch
         width = tensors["responses"].shape[1]
         attention = tensors["attention_mask"].bool()
@@ -174,7 +173,7 @@ class DeltaRayTrainer(RayPPOTrainer):
 
 
 def _number_responses(batch: DataProto) -> None:
-    """Which problem each response answers, and its number among that problem's, as the V1 trainer has them."""
+    """Set the problem of each response and its number among that problem's, as in the V1 trainer."""
     fields = batch.non_tensor_batch
     problems = [(extra or {}).get("index", 0) for extra in fields["extra_info"]]
     seen: Counter[str] = Counter()
@@ -187,7 +186,7 @@ def _number_responses(batch: DataProto) -> None:
 
 
 def _choose_by_config() -> None:
-    """A config with a `delta` block asks for our trainer; a trainer that would ignore the block is refused."""
+    """Let a config with a `delta` block choose our trainer, and refuse trainers that would ignore the block."""
 
     def chosen(cls: type, *args: Any, **kwargs: Any) -> Any:
         config = kwargs["config"] if "config" in kwargs else args[0]

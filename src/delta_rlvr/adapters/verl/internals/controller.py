@@ -1,7 +1,7 @@
-"""Token weights on the controller, from what verl's advantage step has there: log-probs, entropies, tokens and groups of the batch.
+"""Token weights on the controller, from the log-probs, entropies, tokens and groups in verl's advantage step.
 
-No worker is asked and none is changed, so it is the same for every strategy and mode. The weights reach the stock loss as verl's own
-per-token multiplier `rollout_is_weights`. Which policy's log-probs these are is said in docs/verl.md (*Whose log-probs*).
+No worker takes part, so that this works with every strategy and mode. verl's loss multiplies tokens by the weights as its
+`rollout_is_weights`. docs/verl.md (*Whose log-probs*) says from which policy the log-probs are.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from delta_rlvr.objectives import rewarded_alike
 CORRECTION = "rollout_is_weights"
 """verl's multiplier of each token's loss."""
 SOURCES = {"logps": "old_log_probs", "entropy": "entropy", "tokens": "responses"}
-"""What a rule may need of each token, and the field that has it."""
+"""The needs of a rule that have one value per token, and their fields."""
 
 
 def fields_for(settings: VerlSettings) -> list[str]:
-    """The fields that `weigh` reads, beside verl's correction and the rewards."""
+    """Return the fields that `weigh` reads in addition to verl's correction and the rewards."""
     needed = [field for need, field in SOURCES.items() if need in settings.method.rule.needs]
     return ["uid", "index", "session_id", "response_mask", "advantages", *needed]
 
@@ -34,14 +34,14 @@ def fields_for(settings: VerlSettings) -> list[str]:
 def weigh(
     settings: VerlSettings, data: TensorDict, *, temperature: float, round_number: int, detail: bool
 ) -> tuple[dict[str, Tensor], dict[str, float]]:
-    """Fields of a batch, nested as its responses are: the weights, verl's multiplier with the weights in it, with `detail` also the
-    arrays of `DETAIL`; and the metrics."""
+    """Return nested fields of the batch, and metrics. The fields are the weights, verl's correction times the weights, and with
+    `detail` the arrays of `DETAIL`."""
     began = time.perf_counter()
     rule = settings.method.rule
     lengths = response_lengths(data)
     mask = packed(data, "response_mask").bool()
     responses: dict[str, Any] = {**asked(data)}
-    # A group of equal rewards has no side: what verl gives it is of rounding alone. The loss keeps verl's.
+    # A group of equal rewards has no side: verl's advantages are rounding errors there, which only the loss uses.
     alike = rewarded_alike(responses.pop("rewards"), responses["groups"].unique(return_inverse=True)[1])
     responses["advantages"] = responses["advantages"].masked_fill(alike, 0.0)
     row = torch.repeat_interleave(torch.arange(len(lengths)), lengths)

@@ -1,4 +1,4 @@
-"""What is asked of verl's FSDP engine."""
+"""Access to verl's FSDP engine."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from delta_rlvr.credit.reduce import Reducer
 
 @contextmanager
 def watched_pass(engine: Any, start: Callable[[], PassCapture]) -> Iterator[None]:
-    """While a forward pass runs, hand each micro-batch's hidden states, log-probs and entropies to a capture.
+    """Pass the hidden states, log-probs and entropies of each micro-batch in the block to a capture.
 
-    `start` makes the capture, at the first micro-batch: only then are the parameters of an offloaded model back on the device.
+    `start` makes the capture at the first micro-batch, when the parameters of an offloaded model are back on the device.
     """
     capture: PassCapture | None = None
     current: MicroBatch | None = None
@@ -49,32 +49,32 @@ def watched_pass(engine: Any, start: Callable[[], PassCapture]) -> Iterator[None
     try:
         yield
     finally:
-        del engine.forward_step  # the class's own method shows again
+        del engine.forward_step  # restores the method of the class
         hook.remove()
 
 
 def warm_up(engine: Any) -> None:
-    """Compile what a solve will run, so that no step waits for it."""
+    """Compile the kernels of a solve, so that no step has to."""
     width = engine.module.config.get_text_config().hidden_size
     kernels.warm_up(width, engine._autocast_dtype, device_of(engine), ranks=not Reducer(all_actor_ranks(engine)).alone)
 
 
 def whole_head(engine: Any) -> Tensor:
-    """The LM head's weight in the dtype of the pass. A collective: every rank comes here at its first micro-batch."""
+    """Return the LM head's weight in the dtype of the pass. This is a collective: every rank calls it at its first micro-batch."""
     weight = engine.module.get_output_embeddings().weight.detach().to(engine._autocast_dtype)
     return weight.full_tensor() if isinstance(weight, DTensor) else weight.clone()
 
 
 def device_of(engine: Any) -> torch.device:
-    """Where the pass runs, whatever offloading does to the parameters in between."""
+    """Return the device of the pass, wherever the parameters are offloaded to."""
     return torch.device(engine.device_mesh.device_type)
 
 
 def all_actor_ranks(engine: Any) -> Any:
-    """Data-parallel and sequence-parallel ranks together: with slices of sequences, sums run over both."""
+    """Return the group of all data-parallel and sequence-parallel ranks, over which sums are taken."""
     return engine.get_data_parallel_group() if engine.ulysses_parallel_group is None else dist.group.WORLD
 
 
 def ranks_on_node() -> int:
-    """Workers of this node, which share its memory."""
+    """Return the number of workers that share this node's memory."""
     return int(os.environ.get("RAY_LOCAL_WORLD_SIZE", 1))

@@ -1,4 +1,4 @@
-"""The fields of a batch. verl's V1 trainer gives responses as nested tensors, its classic trainer padded on the right."""
+"""The fields of a batch. verl's V1 trainer has nested responses, its classic trainer pads them on the right."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from delta_rlvr.adapters.verl.capture import MicroBatch, stable_numbers
 from delta_rlvr.adapters.verl.settings import REWARDS
 
 ROW = "delta_row"
-"""A sequence's number in the rank's batch, from the pass to its micro-batches."""
+"""The field with a sequence's index in the rank's batch, for its micro-batches."""
 
 
 def response_lengths(data: TensorDict) -> Int[Tensor, " batch"]:
-    """Tokens of each response, masked ones included."""
+    """Return the number of tokens of each response, masked ones included."""
     mask = data["response_mask"]
     if mask.is_nested:
         return mask.offsets().diff()
@@ -27,13 +27,13 @@ def response_lengths(data: TensorDict) -> Int[Tensor, " batch"]:
 
 
 def packed(data: TensorDict, key: str) -> Tensor:
-    """A field of response tokens, response by response without padding."""
+    """Return a field of response tokens, response by response without padding."""
     values = data[key]
     return values.values() if values.is_nested else values[_inside(response_lengths(data), values.shape[1])]
 
 
 def response_rewards(data: TensorDict) -> Float[Tensor, " batch"]:
-    """R_i of each response, from rewards per token."""
+    """Return R_i of each response, from rewards per token."""
     values = packed(data, next(name for name in REWARDS if name in data))
     lengths = response_lengths(data)
     row = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
@@ -41,7 +41,7 @@ def response_rewards(data: TensorDict) -> Float[Tensor, " batch"]:
 
 
 def asked(data: TensorDict) -> dict[str, Tensor]:
-    """What a solve needs to know of each response, wherever it is solved: what it was given, its group, and a number of its own."""
+    """Return what every solve needs of each response: advantage, reward, group and a key."""
     mask = packed(data, "response_mask").bool()
     return {
         "advantages": response_advantages(packed(data, "advantages"), mask, response_lengths(data)),
@@ -52,12 +52,12 @@ def asked(data: TensorDict) -> dict[str, Tensor]:
 
 
 def nested(values: Tensor, lengths: Int[Tensor, " batch"]) -> Tensor:
-    """The way back from packed values: one row per response."""
+    """Return packed values as a nested tensor with one row per response."""
     return torch.nested.as_nested_tensor(list(values.cpu().split(lengths.tolist())), layout=torch.jagged)
 
 
 def described(micro_batch: TensorDict) -> MicroBatch:
-    """A micro-batch as the capture wants to know it. The engine has it in host memory, until its forward step moves it."""
+    """Return a micro-batch for the capture. Until the engine's forward step moves it, it is in host memory."""
     return MicroBatch(
         rows=micro_batch[ROW].cpu(),
         sequence_lengths=micro_batch["input_ids"].offsets().diff().cpu(),
@@ -68,10 +68,10 @@ def described(micro_batch: TensorDict) -> MicroBatch:
 
 
 def identities(data: TensorDict) -> list[str]:
-    """A text that belongs to a response alone, the same in every run: the problem's index and the number of the sample."""
+    """Return a unique text for each response, the same in every run: the problem's index and the number of the sample."""
     index, session = tu.get(data, "index"), tu.get(data, "session_id")
     if index is None or session is None:
-        raise RuntimeError("the batch has no index or no session_id: a custom agent loop must keep both fields")
+        raise RuntimeError("the batch lacks the field index or session_id: a custom agent loop must keep both")
     return [f"{problem}/{number}" for problem, number in zip(_listed(index), _listed(session), strict=True)]
 
 

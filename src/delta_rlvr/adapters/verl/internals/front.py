@@ -1,4 +1,4 @@
-"""What the fronts for verl's trainers share: the checked settings, the worker, the run folder."""
+"""The common parts of verl's trainers with token weights: the checked settings, the worker, the run folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from delta_rlvr.runs.recorder import is_sampled
 
 
 def settings_of(config: DictConfig) -> VerlSettings:
-    """The checked settings of a whole verl config."""
+    """Return the checked settings of a whole verl config."""
     block = OmegaConf.to_container(config[BLOCK], resolve=True) if BLOCK in config else None
     settings = read_settings(block)  # type: ignore[arg-type]
     check_config(OmegaConf.to_container(config, resolve=True), settings)  # type: ignore[arg-type]
@@ -27,33 +27,33 @@ def settings_of(config: DictConfig) -> VerlSettings:
 
 
 def put_worker(workers: dict[Role, Any]) -> None:
-    """Our worker for the roles that have an actor in them."""
+    """Replace the worker of the roles with an actor by ours."""
     for role in (Role.Actor, Role.ActorRollout, Role.ActorRolloutRef):
         if role in workers:
             workers[role] = ray.remote(DeltaWorker)
 
 
 class CreditRun:
-    """A run with a `delta` block, as the driver sees it. Made before a worker exists: wrong settings stop the launch here."""
+    """The driver's part of a run with a `delta` block. It is made before any worker, so that wrong settings stop the launch."""
 
     def __init__(self, config: DictConfig):
         self.settings = settings_of(config)
         with open_dict(config):
-            # Workers start in another folder, and know a rule's file by its whole path.
+            # Workers start in another folder and need the absolute path of a rule's file.
             config[BLOCK].method = portable(config[BLOCK].method)
-            # Workers are given this part of the config alone.
+            # Workers get only this part of the config.
             config.actor_rollout_ref[BLOCK] = config[BLOCK]
         refuse_used_folder(self.settings, config.trainer.resume_mode)
         self._folder: RunFolder | None = None
         self._saved_at = self._saved_before = 0  # steps of verl's last two checkpoints; 0: there is none
 
     def looks_closely(self, step: int, last_step: int) -> bool:
-        """Whether the rollouts of this step go into the run folder, with everything that is known about them."""
+        """Return whether the rollouts of this step go into the run folder, with all details."""
         every = self.settings.rollouts_every
         return self.settings.run_folder is not None and is_sampled(step, every=every, last=last_step)
 
     def open_folder(self, config: DictConfig, tokenizer: Any, *, resumed_from: int, steps_planned: int) -> None:
-        """Start the run folder or go on in it, where one is asked for."""
+        """Start or resume the run folder, if there is to be one."""
         self._saved_at = resumed_from
         if self.settings.run_folder is not None:
             self._folder = RunFolder.open(
@@ -73,21 +73,21 @@ class CreditRun:
         *,
         dump: bool,
     ) -> None:
-        """One step into the run folder, where there is one; `table` makes what it wants to know of every response."""
+        """Write a step to the run folder, if there is one, and check that it is finite. `table` returns its responses' fields."""
         if self._folder is not None:
             self._folder.write_step(step, metrics, timing, table(dump), dump=dump)
         if self.settings.stop_if_not_finite:
             check_finite(step, metrics, self._saved_at if self._saved_at < step else self._saved_before)
 
     def saved_checkpoint(self, step: int) -> None:
-        """verl has saved its checkpoint of this step."""
+        """Take note of verl's checkpoint of this step."""
         self._saved_before, self._saved_at = self._saved_at, step
         if self._folder is not None:
             self._folder.checkpoint(step)
 
     @contextmanager
     def recorded(self) -> Iterator[None]:
-        """The whole training: how it ended stands in the run folder."""
+        """Record in the run folder how the training in the block ends."""
         try:
             yield
         except BaseException as error:

@@ -1,4 +1,4 @@
-"""verl's own loss, each token of it multiplied by its weight."""
+"""verl's loss with each token multiplied by its weight."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def weighted_loss(
     data: TensorDict,
     dp_group: Any = None,
 ) -> tuple[Tensor, dict[str, Any]]:
-    """The stock loss of a micro-batch. Clip, dual clip, averages, KL and entropy stay verl's."""
+    """Return verl's loss of a micro-batch with token weights. Clip, dual clip, averages, KL and entropy are verl's."""
     weights = _weights(settings, model_output, data)
     if weights is None:
         return stock(model_output=model_output, data=data, dp_group=dp_group)
@@ -36,7 +36,7 @@ def weighted_loss(
 
 
 def _weights(settings: VerlSettings, model_output: Mapping[str, Tensor], data: TensorDict) -> list[Tensor] | None:
-    """The weights of each response's tokens; None for a method that has none."""
+    """Return the weights of each response's tokens, or None for a method without weights."""
     if settings.weighs:
         if WEIGHTS not in data:
             raise RuntimeError(f"the batch has no {WEIGHTS}: they were lost between the solve and the update")
@@ -49,7 +49,7 @@ def _weights(settings: VerlSettings, model_output: Mapping[str, Tensor], data: T
 def _weights_at_current_policy(
     settings: VerlSettings, model_output: Mapping[str, Tensor], data: TensorDict
 ) -> list[Tensor]:
-    """The surrogate's own weights. They are positive, so that scaling the loss is scaling the advantage."""
+    """Return the surrogate's weights. They are not negative, so that scaling the loss is the same as scaling the advantage."""
     padded = data.select("response_mask", "old_log_probs", "advantages").to_padded_tensor()
     logps = no_padding_2_padding(model_output["log_probs"], data)
     weights = settings.method.surrogate.reweigh(
@@ -60,7 +60,7 @@ def _weights_at_current_policy(
 
 
 def _seen(weights: list[Tensor], data: TensorDict) -> dict[str, Metric]:
-    """What the loss was given, seen from inside of it: a coefficient that never arrived cannot show up here."""
+    """Return metrics of the weights that the loss really uses."""
     mask = torch.cat([row.bool() for row in data["response_mask"].unbind()])
     values = torch.cat(weights).to(mask.device)
     tokens = (data["batch_num_tokens"] or int(mask.sum())) / data["dp_size"]

@@ -1,5 +1,5 @@
-"""The front for verl's V1 trainer: the modes `delta_sync`, `delta_colocate_async` and `delta_separate_async`. This is the one file that
-knows that trainer and its TransferQueue."""
+"""verl's V1 trainer with token weights: the modes `delta_sync`, `delta_colocate_async` and `delta_separate_async`. Only this file uses
+that trainer and its TransferQueue."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ _OF_DUMPED_RESPONSES = ("old_log_probs", "entropy", *DETAIL.values())
 
 
 class CreditTrainer(PPOTrainer):
-    """What the modes share: token weights between advantages and update."""
+    """The base class of the modes: token weights between advantages and update."""
 
     delta_mode: str
-    """The mode of verl's that it is."""
+    """verl's mode that it extends."""
 
     def __init__(self, config: DictConfig):
         self.delta = CreditRun(config)
         with open_dict(config):
-            # The stock trainers ask for the literal names of their modes.
+            # verl's trainers compare this with the names of their modes.
             config.trainer.v1.trainer_mode = self.delta_mode
         super().__init__(config)
 
@@ -64,7 +64,7 @@ class CreditTrainer(PPOTrainer):
         with marked_timer("credit", self.timing_raw, color="cyan"):
             solve = self._solve_on_worker if settings.on_worker else self._solve_here
             metrics.update(solve(batch))
-        # Workers fetch the fields that are named here, and drop the others in silence. (None names all.)
+        # Workers get only the fields that are named here. (None names all.)
         if batch.fields is not None:
             named = (WEIGHTS,) if settings.on_worker else (WEIGHTS, controller.CORRECTION)
             batch.fields = [*batch.fields, *(name for name in named if name not in batch.fields)]
@@ -79,7 +79,7 @@ class CreditTrainer(PPOTrainer):
             extra_info={"round_number": self._round_number, "detail": self._looks_closely()},
         )
         solved = self.actor_rollout_wg.compute_token_weights(request)
-        return solved.extra_info["metrics"][0]  # one entry per rank, all of the same sums
+        return solved.extra_info["metrics"][0]  # one entry per rank, all equal
 
     def _solve_here(self, batch: KVBatchMeta) -> dict[str, float]:
         settings = self.delta.settings
@@ -98,7 +98,7 @@ class CreditTrainer(PPOTrainer):
 
     @property
     def _round_number(self) -> int:
-        """A number for this batch that no other has: a step of `separate_async` takes several."""
+        """A unique number of this batch: a step of `separate_async` has several."""
         return self.global_steps * self.parameter_sync_step + self.local_trigger_step
 
     def _compute_metrics(
@@ -110,7 +110,7 @@ class CreditTrainer(PPOTrainer):
 
     @property
     def _rewards_field(self) -> str:
-        """What the advantages were made of."""
+        """The field of the rewards behind the advantages."""
         penalized, graded = REWARDS
         return penalized if self.config.algorithm.use_kl_in_reward else graded
 
@@ -130,7 +130,7 @@ class CreditTrainer(PPOTrainer):
 
 
 def _table(batch: KVBatchMeta, dump: bool) -> dict[str, list[Any]]:
-    """What the run folder wants to know of every response that is not padding: plain lists and tensors."""
+    """Return the fields of every response for the run folder, as lists and tensors without padding responses."""
     data = tq.kv_batch_get(
         keys=[key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)],
         partition_id=batch.partition_id,
@@ -165,7 +165,7 @@ class DeltaTrainerSeparateAsync(CreditTrainer, PPOTrainerSeparateAsync):
 
 
 def _guard_stock_modes() -> None:
-    """A `delta` block under a stock mode would be ignored in silence, and the run would be plain DAPO: stop it."""
+    """Refuse a `delta` block with one of verl's own modes, which would ignore it and train with plain DAPO."""
     stock_init = PPOTrainer.__init__
 
     @functools.wraps(stock_init)

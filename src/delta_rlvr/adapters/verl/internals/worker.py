@@ -1,4 +1,4 @@
-"""verl's actor worker, which also keeps hidden states and solves for token weights. It knows no trainer."""
+"""verl's actor worker, extended to keep hidden states and to solve for token weights."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from delta_rlvr.adapters.verl.settings import BLOCK, DETAIL, WEIGHTS, read_setti
 
 
 class DeltaWorker(ActorRolloutRefWorker):
-    """The worker of an actor. Its part of the config has the `delta` block."""
+    """The worker of an actor, with the `delta` block in its part of the config."""
 
     @register(dispatch_mode=Dispatch.ONE_TO_ALL)  # type: ignore[attr-defined]
     def init_model(self) -> None:
@@ -41,7 +41,7 @@ class DeltaWorker(ActorRolloutRefWorker):
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="actor"))
     def compute_log_prob(self, data: TensorDict) -> TensorDict | None:
-        # With LoRA the reference policy is this same model with its adapters off: not the old policy.
+        # With LoRA the reference policy is this model without its adapters, which is not the old policy.
         if not self.delta_settings.weighs or tu.get(data, "no_lora_adapter", False):
             return super().compute_log_prob(data)
         data[ROW] = torch.arange(len(data))
@@ -55,12 +55,12 @@ class DeltaWorker(ActorRolloutRefWorker):
 
     @register(dispatch_mode=make_nd_compute_dataproto_dispatch_fn(mesh_name="actor"))
     def compute_token_weights(self, data: TensorDict) -> TensorDict | None:
-        """Token weights of the batch whose old log-probs were computed last, over all data-parallel ranks.
+        """Return the token weights of the batch whose old log-probs were computed last, over all data-parallel ranks.
 
-        With `detail`, also the arrays of `DETAIL` and diagnostics of the weights.
+        `detail` adds the arrays of `DETAIL` and diagnostics of the weights.
         """
         if self.delta_capture is None:
-            raise RuntimeError("token weights were asked for before the old-log-prob pass of the batch")
+            raise RuntimeError("compute_token_weights was called before the old-log-prob pass of the batch")
         capture, self.delta_capture = self.delta_capture, None
         detail = bool(tu.get(data, "detail", False))
         began = time.perf_counter()
@@ -95,7 +95,7 @@ class DeltaWorker(ActorRolloutRefWorker):
         return self.delta_capture
 
     def _timing(self, capture: float, solve: float, stored: int) -> dict[str, float]:
-        """Of the slowest rank; but the solve of the rank that came to it last, since the others only waited for it."""
+        """Return the times of the slowest rank, but the solve of the fastest: ranks that came earlier only waited for the last."""
         own = torch.tensor([capture, -solve, self.delta_pass_seconds, float(stored)], dtype=torch.float64)
         own = own.to(engines.device_of(self.delta_engine))
         dist.all_reduce(own, op=dist.ReduceOp.MAX, group=engines.all_actor_ranks(self.delta_engine))
