@@ -173,7 +173,7 @@ def test_steps_that_fail(error, said, monkeypatch, capsys):
     ("arguments", "said"),
     [
         (["nothing.yaml"], "there is no such file"),
-        (["--resume"], "doctor looks at new runs"),
+        (["--resume"], "doctor checks new runs only"),
         (["--processes", "0"], "give 1 or more"),
     ],
 )
@@ -331,7 +331,7 @@ def test_a_config_with_a_delta_block(tmp_path, launch, capsys):
     listed = " ".join(doctor(capsys, tmp_path / "config.yaml", code=2).split())
     assert "delta.method: unknown method 'dleta'" in listed
     assert main(["doctor", str(tmp_path / "config.yaml"), "trainer.nnodes=2"]) == 2
-    assert "write them into" in capsys.readouterr().err
+    assert "write this one into" in capsys.readouterr().err
 
 
 def test_the_class_that_verl_misses():

@@ -305,7 +305,7 @@ def test_a_misspelt_policy_is_not_asked_of_the_hub():
 
 def test_a_task_s_score_without_answers_says_so_too():
     numbers = {"without_answer": 1.0, "truncated": 0.0, "source": {"task": "vans.jsonl"}}
-    assert "if training had a --template, --template_text or --extract, give the same" in unanswered(numbers)
+    assert "if training used --template, --template_text or --extract, give the same" in unanswered(numbers)
     assert unanswered({**numbers, "without_answer": 0.5}) is None
 
 
@@ -315,11 +315,12 @@ def test_a_task_s_score_without_answers_says_so_too():
         (
             "It is 2.",
             "stop",
-            "nearly all responses have no answer where it is looked for (boxed). The prompt was the template 'math': {question}\\n\\n"
-            "Please reason step by step, and put your final answer within \\boxed{}. (A model that was trained on other prompts needs "
-            "those: --template NAME, or --template_text TEXT with --extract PLACE, or --reward FILE.py:NAME for a reward of your own)",
+            "nearly all responses have no answer where the grader looks for it (boxed). The prompt was the template 'math': "
+            "{question}\\n\\nPlease reason step by step, and put your final answer within \\boxed{}. (If the model was trained on "
+            "another prompt, give it: --template NAME, or --template_text TEXT with --extract PLACE. For a custom reward: --reward "
+            "FILE.py:NAME)",
         ),
-        ("It is", "length", "were cut off before an answer: --max-tokens gives them more room"),
+        ("It is", "length", "were cut off before an answer: raise --max-tokens"),
         ("\\boxed{3}", "stop", None),
     ],
 )

@@ -53,7 +53,9 @@ def test_in_a_pipe(tmp_path):
         assert len(text) == len(lines[1]) <= 80
 
 
-@pytest.mark.parametrize(("steps", "parts", "words"), [(1, 1, None), (2, 1, "same in them"), (2, 2, "part to part")])
+@pytest.mark.parametrize(
+    ("steps", "parts", "words"), [(1, 1, None), (2, 1, "and length"), (2, 2, "varies between parts")]
+)
 def test_steps_that_share_a_batch(tmp_path, steps, parts, words):
     """A loss of +0.08, then -0.08, looked like a fault: each step trains on one half of the batch."""
     told = io.StringIO()

@@ -237,4 +237,4 @@ def test_what_is_no_page_is_not_written_over(rollouts_file, tmp_path, capsys):
     assert main([*arguments, "--output", str(page)]) == 0
     assert capsys.readouterr().out == f"{page}\n"
     assert main([*arguments, "--output", str(page)]) == 0
-    assert capsys.readouterr().out == f"{page} (the page that was there is replaced)\n"
+    assert capsys.readouterr().out == f"{page} (replaces the page that was there)\n"

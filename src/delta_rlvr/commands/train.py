@@ -1,4 +1,4 @@
-"""`delta-rlvr train`: RLVR of a causal LM on verifiable problems, from the held-out score before to the report after."""
+"""`delta-rlvr train`: RLVR of a causal LM on verifiable problems, with a held-out score before and after, and a report."""
 
 from __future__ import annotations
 
