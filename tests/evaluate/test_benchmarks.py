@@ -73,7 +73,7 @@ def test_another_template_moves_the_answer(folder):
     assert grade_problem(problem, "Hm.\nAnswer: 3").score == 1.0
     with pytest.raises(EvaluationError, match="graded as math, and the template choice is for choice"):
         load_benchmark("aime25", template="choice")
-    with pytest.raises(EvaluationError, match="no template is called 'nice'"):
+    with pytest.raises(EvaluationError, match="there is no template 'nice'"):
         load_benchmark("aime25", template="nice")
 
 
