@@ -203,7 +203,7 @@ def test_every_method_at_its_own_rate(tmp_path):
     given = ["compare", "--methods", "dapo,delta", "--seeds", 2, "--learning-rates", "1e-4,1e-2", "--output", folder]
     told = " ".join(run(*given, *OPTIONS, "--pass-at", 2, log=tmp_path / "log.txt").split())
     assert (
-        "2 methods x 2 seeds (42, 43): 4 runs of 2 steps before them 2 x 2 learning rates x 1 seed to choose from: 4 runs"
+        "2 methods x 2 seeds (42, 43): 4 runs of 2 steps first, to choose learning rates: 2 x 2 learning rates x 1 seed: 4 runs"
         in told
     )
     assert "run 8 of 8: delta, seed 43" in told

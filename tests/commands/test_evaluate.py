@@ -91,7 +91,7 @@ def test_sample_continue_rescore_compare(tmp_path, capsys):
     assert evaluate("--compare", f"{folder},{other}", f"{other},{folder}") == 0
     assert evaluate("--benchmarks", "phrased-sums", "--limit", 3, *SMALL[4:], "--output", tmp_path / "few") == 0
     assert evaluate("--compare", folder, tmp_path / "few") == 2
-    assert "were not the same" in capsys.readouterr().err
+    assert "differ between the results" in capsys.readouterr().err
     assert evaluate("--compare", folder, again, "--output", tmp_path / "comparison.json") == 0
     assert "training" in capsys.readouterr().out
     assert json.loads((tmp_path / "comparison.json").read_text())[0]["paired"]["p"] == 1.0
@@ -124,7 +124,7 @@ def test_absent_data_is_found_before_the_model_is_loaded(monkeypatch, capsys, tm
     monkeypatch.setattr(evaluation, "_load_model", lambda request: pytest.fail("loaded"))
     assert evaluate("--preset", "paper-math", "--output", tmp_path / "out") == 2
     printed = capsys.readouterr().err
-    assert printed.count("no data. Wanted is the file") == 7
+    assert printed.count("no data. Expected is the file") == 7
     assert not (tmp_path / "out").exists()
 
 
@@ -169,7 +169,7 @@ def test_the_authors_prompt_goes_to_a_server_as_plain_text(tmp_path, capsys, mon
             assert evaluate("--server", stub.url, *words, *reward, "--output", output) == 0
             assert EvaluationResult.load(output).accuracy == score
         assert evaluate("--server", stub.url, "--api", "chat", *words) == 2
-    assert "--api chat goes through the server's chat template" in capsys.readouterr().err
+    assert "--api chat applies the server's chat template" in capsys.readouterr().err
     assert {path for path, _ in stub.requests} == {"/v1/completions"}
     assert all(body["prompt"].endswith("\n\nAssistant:\n") for _, body in stub.requests)
 
@@ -204,7 +204,7 @@ def test_a_server_that_fails_for_some(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "name what to evaluate on: --benchmarks or --preset"),
+        ((), "give --benchmarks or --preset"),
         (("--benchmarks", "aime23"), "no benchmark 'aime23'"),
         (("--compare", "a.json"), "at least two results"),
         (("--compare", "a.json", "b.json"), "no result a.json"),
@@ -350,7 +350,7 @@ def test_an_interrupt_keeps_what_is_there(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(LocalSampler, "complete", interrupted)
     words = ("--benchmarks", "phrased-sums", "--limit", 4, "-k", 2, "--batch-size", 4, "--output", tmp_path / "out")
     assert evaluate(*words) == 130
-    assert "is kept in" in capsys.readouterr().err
+    assert "samples so far are kept in" in capsys.readouterr().err
     assert (tmp_path / "out" / "samples.jsonl").read_bytes().count(b"\n") == 1 + 4
     assert evaluate(*words) == 0
     assert calls == [4, 4, 4]

@@ -235,7 +235,7 @@ def test_an_evaluation_that_is_terminated_goes_on(tmp_path):
     terminate_the_group(process)
     _, told = process.communicate(timeout=120)
     assert process.returncode == 143, told
-    assert "interrupted; what was sampled is kept in" in told
+    assert "interrupted; samples so far are kept in" in told
     assert 10 <= kept() < 800
     assert main(words) == 0
     assert json.loads((tmp_path / "score.json").read_text())["complete"]

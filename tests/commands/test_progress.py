@@ -89,7 +89,7 @@ def test_a_note_is_told_once_and_counted(tmp_path):
     show(Console(file=told, width=80), tmp_path / "log.txt", 4, lines)
     assert f"step 1: {NOTE}" in told.getvalue()  # in one line, brackets and all
     assert [text[:6] for text in told.getvalue().splitlines() if NOTE in text] == ["step 1"]
-    assert told.getvalue().splitlines()[-1].endswith("the note of step 1 was true of 3 steps in all")
+    assert told.getvalue().splitlines()[-1].endswith("the note of step 1 applied to 3 steps in all")
     assert (tmp_path / "log.txt").read_text().count(NOTE) == 1
 
 
