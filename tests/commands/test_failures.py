@@ -207,7 +207,7 @@ def test_a_report_does_not_write_over_other_files(finished, tmp_path, capsys):
     notes, page = tmp_path / "notes.txt", tmp_path / "page.html"
     notes.write_text("mine")
     assert main(["report", str(finished[0]), "--output", str(notes)]) == 2
-    assert "is there already, and is no page of explain or report" in capsys.readouterr().err
+    assert "already exists and is not a page of explain or report" in capsys.readouterr().err
     assert notes.read_text() == "mine"
     for _ in range(2):
         assert main(["report", str(finished[0]), "--output", str(page)]) == 0
