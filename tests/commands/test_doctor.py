@@ -83,7 +83,7 @@ def no_steps(monkeypatch):
 
 def test_without_steps(no_steps, capsys):
     said = doctor(capsys, "--no-steps", code=0)
-    assert "not taken (none were asked for)" in said
+    assert "not taken (none were requested)" in said
     assert said.splitlines()[-1] == "ready"
     assert doctor(capsys, "--processes", 4, code=0).splitlines()[-1] == "ready"
     assert not no_steps
@@ -319,7 +319,7 @@ def test_what_to_change_in_a_launch(launch, capsys):
     words = ["actor_rollout_ref.actor.strategy=megatron", "data.train_files=none.parquet"]
     listed = doctor(capsys, launch, *words, code=2).partition("what to change:")[2]
     listed = " ".join(listed.split())
-    for said in ("strategy=megatron", "none.parquet is not there", "are 22528 tokens, and the model's context has 512"):
+    for said in ("strategy=megatron", "none.parquet does not exist", "are 22528 tokens, and the model's context has 512"):
         assert said in listed
     assert "3. " in listed
     refused = " ".join(doctor(capsys, launch, "no.such.setting=1", code=2).split())

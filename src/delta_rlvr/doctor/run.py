@@ -72,7 +72,7 @@ def look_at_run(request: Callable[[], RunRequest], *, steps: bool, processes: in
                 # Scores before and after training use transformers' sampling: the time of vLLM does not predict theirs.
                 scored = 0 if config.use_vllm else 2 * len(heldout) * options.eval_samples
                 return _take_steps(asked_for, config, planned, scored, checks)
-            why = "--no-steps" if not steps else "doctor does not start several processes"
+            why = "none were requested" if not steps else "doctor does not start several processes"
             checks.saw("two steps", f"not taken ({why}), so the time of the run is unknown")
     if checks.problems and steps:
         checks.saw("two steps", "not taken, because of the problems below")

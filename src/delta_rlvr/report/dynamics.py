@@ -158,5 +158,5 @@ def notes(run: RunReader, limit: int = 20) -> list[str]:
     for line in run.metrics:
         if isinstance(line.get("note"), str) and line["note"]:
             first.setdefault(line["note"], line["step"])
-    told = [f"step {step}: {note}" for note, step in first.items()]
-    return told[:limit] + ([f"... and {len(told) - limit} more notes"] if len(told) > limit else [])
+    texts = [f"step {step}: {note}" for note, step in first.items()]
+    return texts[:limit] + ([f"... and {len(texts) - limit} more notes"] if len(texts) > limit else [])

@@ -32,8 +32,8 @@ def worked_line(working: str, answer: str) -> str:
 
 def worked_answer(completion: str) -> str:
     """Return the answer after the working in the first line; "" if there is none."""
-    _, found, answer = first_line(completion).rpartition(_ANSWER_IS)
-    return answer.strip().removesuffix(".") if found else ""
+    _, mark, answer = first_line(completion).rpartition(_ANSWER_IS)
+    return answer.strip().removesuffix(".") if mark else ""
 
 
 def one_line(text: str) -> str:
