@@ -319,7 +319,11 @@ def test_what_to_change_in_a_launch(launch, capsys):
     words = ["actor_rollout_ref.actor.strategy=megatron", "data.train_files=none.parquet"]
     listed = doctor(capsys, launch, *words, code=2).partition("what to change:")[2]
     listed = " ".join(listed.split())
-    for said in ("strategy=megatron", "none.parquet does not exist", "are 22528 tokens, and the model's context has 512"):
+    for said in (
+        "strategy=megatron",
+        "none.parquet does not exist",
+        "are 22528 tokens, and the model's context has 512",
+    ):
         assert said in listed
     assert "3. " in listed
     refused = " ".join(doctor(capsys, launch, "no.such.setting=1", code=2).split())

@@ -81,8 +81,7 @@ def _asked(runs: Sequence[RunReader]) -> list[str]:
     """Return the distinct tasks and rewards of the runs: scores of different ones are not comparable."""
     kinds = {}
     for run in runs:
-        settings = run.info.get("settings")
-        reward = settings.get("reward") if isinstance(settings, dict) else None
+        reward = _setting(run, "reward")
         task = str(run.info.get("task") or "an unknown task")
         kinds[task, reward] = f"{task.partition('?')[0]} judged by {reward}" if reward else shown_spec(task)
     return list(kinds.values())
@@ -124,17 +123,20 @@ def _steps(steps: int) -> str:
     return "step" if steps == 1 else f"{steps} steps"
 
 
+def _setting(run: RunReader, name: str) -> Any:
+    settings = run.info.get("settings")
+    return settings.get(name) if isinstance(settings, dict) else None
+
+
 def _own_reward(run: RunReader, score: Mapping[str, Any]) -> bool:
     """Return whether a custom reward judged, by the settings of the run or by its scores."""
-    settings = run.info.get("settings")
-    own = settings.get("reward") if isinstance(settings, dict) else None
-    return bool(own) or any(score[when] and score[when]["own_reward"] for when in ("before", "after"))
+    return bool(_setting(run, "reward")) or any(
+        score[when] and score[when]["own_reward"] for when in ("before", "after")
+    )
 
 
 def _few_problems(run: RunReader, score: Mapping[str, Any]) -> str | None:
-    settings = run.info.get("settings")
-    wanted = settings.get("eval_problems") if isinstance(settings, dict) else None
-    return few_problems(score["after"]["problems"], wanted) if score["after"] else None
+    return few_problems(score["after"]["problems"], _setting(run, "eval_problems")) if score["after"] else None
 
 
 def _scores(run: RunReader) -> dict[str, Any]:

@@ -53,7 +53,8 @@ class HeldoutScore:
         self.options, self.trainer, self.teller, self.grade = options, trainer, teller, grade
         config = trainer.args
         self.folder = Path(str(config.output_dir)) / EVALUATIONS
-        self.name = score_unit(custom_function(options.reward)).score
+        self.own_reward = custom_function(options.reward)
+        self.unit = score_unit(self.own_reward)
         built_in = isinstance(task, PhrasedSums)
         temperature = HELDOUT_SAMPLING["temperature"] if built_in else config.temperature
         if options.eval_temperature is not None:
@@ -91,8 +92,7 @@ class HeldoutScore:
         if trainer.accelerator.is_main_process:
             result = self._sample(model, self.drawn, f"at step {state.global_step}", Progress())
             scores = [result.summary()["accuracy"]]
-            unit = score_unit(custom_function(self.options.reward))
-            teller.say(f"step {state.global_step}: held-out {unit.score} {unit.shown(scores[0])}")
+            teller.say(f"step {state.global_step}: held-out {self.unit.score} {self.unit.shown(scores[0])}")
         metrics = {BEST_BY: float(broadcast_object_list(scores)[0])}
         trainer.log(dict(metrics))
         if state.best_metric is None or metrics[BEST_BY] > state.best_metric:
@@ -121,7 +121,7 @@ class HeldoutScore:
             few = len(self.problems) < self.options.eval_problems
             all_of_them = " (all that the task has)" if few else ""
             asked = counted(len(self.problems), "problem")
-            self.teller.say(f"held-out {self.name} {when} training, {asked}{all_of_them}:")
+            self.teller.say(f"held-out {self.unit.score} {when} training, {asked}{all_of_them}:")
             rough = few_problems(len(self.problems), self.options.eval_problems)
             if rough and when == "before":
                 self.teller.say(rough)
@@ -130,10 +130,8 @@ class HeldoutScore:
             results = {}
             for way, drawn in self.ways.items():
                 if way:
-                    self.teller.say("the same, greedily:")
-                progress = ConsoleProgress(
-                    self.teller.console, own_reward=custom_function(self.options.reward) is not None
-                )
+                    self.teller.say("the same problems, greedily:")
+                progress = ConsoleProgress(self.teller.console, own_reward=self.own_reward is not None)
                 results[way] = self._sample(model, drawn, f"{when} training", progress)
             result = self._keep(when, results)
         self.trainer.accelerator.wait_for_everyone()
@@ -166,7 +164,7 @@ class HeldoutScore:
             return None
         if self.trainer.accelerator.is_main_process:
             self.teller.say(
-                f"held-out {self.name} before training: taken from {folder.name}, which started from the same weights"
+                f"held-out {self.unit.score} before training: taken from {folder.name}, which started from the same weights"
             )
             self._keep("before", results)
         self.trainer.accelerator.wait_for_everyone()

@@ -104,11 +104,8 @@ class TrainOptions:
     report: bool = _option(True, "Write report.html at the end.")
 
     def __post_init__(self) -> None:
-        counts = (
-            *("steps", "train_problems", "eval_problems", "eval_every", "eval_samples"),
-            *("overlong_buffer", "lora_rank"),
-        )
-        for name in counts:
+        counts = "steps train_problems eval_problems eval_every eval_samples overlong_buffer lora_rank"
+        for name in counts.split():
             value, least = getattr(self, name), 0 if name == "eval_problems" else 1
             if value is not None and value < least:
                 raise ValueError(f"{name}={value}: give {least} or more")

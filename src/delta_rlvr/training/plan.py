@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from delta_rlvr.exit_codes import WorkFailed
 from delta_rlvr.runs import read_run
@@ -25,7 +24,7 @@ from delta_rlvr.runs.recorder import learnt_nothing
 from delta_rlvr.score_units import score_unit
 from delta_rlvr.tasks.custom_reward import custom_function
 from delta_rlvr.terminal import say
-from delta_rlvr.training.progress import Teller
+from delta_rlvr.training.progress import Teller, progress_bar
 from delta_rlvr.training.request import RunRequest, difference_text, differing, run_settings
 from delta_rlvr.training.resuming import request_words
 from delta_rlvr.training.session import train
@@ -205,14 +204,7 @@ class Making:
         console, steps = self.teller.console, self.plan.request.build()[1].max_steps
         troubles: list[str] = []
         at_work: dict[int, _Process] = {}
-        bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
+        bar = progress_bar(console)
         try:
             with bar:
                 while at_work or (waiting and not troubles):

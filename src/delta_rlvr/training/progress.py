@@ -80,6 +80,12 @@ class Teller:
             say(self._log, text)
 
 
+def progress_bar(console: Console) -> Progress:
+    """Return a bar that disappears at its end; nothing is shown where output is not a terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
 class TrainingProgress:
     """Shows one line per step (every few steps where output is not a terminal) and writes all of them to the log."""
 
@@ -96,14 +102,7 @@ class TrainingProgress:
         self._started = time.perf_counter()
         self._notes: dict[str, list[int]] = {}  # each note, and the steps that had it
         self._known: dict[str, Any] = {}
-        self._bar = Progress(
-            TextColumn("training"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
+        self._bar = progress_bar(console)
 
     def __enter__(self) -> TrainingProgress:
         self._bar.start()

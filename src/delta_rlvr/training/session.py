@@ -24,10 +24,9 @@ from delta_rlvr.rewards import OverlongReward, SoftOverlong
 from delta_rlvr.runs import read_run
 from delta_rlvr.runs.recorder import came_to_nothing
 from delta_rlvr.runs.writer import check_is_free
-from delta_rlvr.score_units import score_unit
 from delta_rlvr.specs import shown_spec
 from delta_rlvr.tasks import Task, decisive_tokens, get_task
-from delta_rlvr.tasks.custom_reward import CustomReward, custom_function, judged_by
+from delta_rlvr.tasks.custom_reward import CustomReward, judged_by
 from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.terminal import plain_warnings
 from delta_rlvr.training.heldout import HeldoutScore, best_score, heldout_problems, sampling_text, show_change
@@ -160,11 +159,9 @@ class _Session:
         advice = advised_comparison(self.config.method, self.request) if self.options.report else None
         scores = [one.summary()["accuracy"] for one in (before, after) if one]
         trouble = came_to_nothing(read_run(self.folder).metrics, scores)
-        show_change(
-            custom_function(self.options.reward), before, after, self.teller, compare=advice, conclude=trouble is None
-        )
+        show_change(heldout.own_reward, before, after, self.teller, compare=advice, conclude=trouble is None)
         if best:
-            unit, at = score_unit(custom_function(self.options.reward)), best["checkpoint"] or "not saved"
+            unit, at = heldout.unit, best["checkpoint"] or "not saved"
             self.teller.say(
                 f"best held-out {unit.score} during training: {unit.shown(best['accuracy'])} at step {best['step']} ({at})"
             )

@@ -6,7 +6,7 @@ import csv
 import gzip
 import json
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import astuple
 from itertools import islice
 from pathlib import Path
@@ -144,10 +144,13 @@ def _decoded(path: Path, rows: Iterator[tuple[str, Row]]) -> Iterator[tuple[str,
     try:
         yield from rows
     except UnicodeDecodeError as error:
-        opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
-        with opener(path, "rb") as lines:
+        with _open(path, "rb") as lines:
             number = next(number for number, line in enumerate(lines, start=1) if not _is_utf8(line))
         raise ValueError(f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8") from error
+
+
+def _open(path: Path, mode: str, **options: Any) -> Any:
+    return (gzip.open if path.suffix == ".gz" else open)(path, mode, **options)
 
 
 def _is_utf8(line: bytes) -> bool:
@@ -224,8 +227,7 @@ def _loaded(names: Sequence[str], columns: Collection[str | None] | None) -> lis
 
 def _read_json_lines(path: Path) -> Iterator[tuple[str, Row]]:
     """Yield (where, row) for each line that is not empty."""
-    opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8") as lines:
+    with _open(path, "rt", encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue

@@ -186,7 +186,7 @@ class RowIds:
             self._repeats[digest] += 1
             return digest if self._repeats[digest] == 1 else f"{digest}-{self._repeats[digest]}"
         if own in self._places:
-            raise ValueError(f"{where}: the same id as {self._places[own]} ({own}); give each row an id of its own")
+            raise ValueError(f"{where}: the same id as {self._places[own]} ({own}); give each row a unique id")
         self._places[own] = where
         return own
 
