@@ -36,7 +36,6 @@ def own_options() -> argparse.ArgumentParser:
 
 
 def run(arguments: list[str]) -> int:
-    """The subcommand."""
     mine, theirs = own_options().parse_known_args(arguments)
     if not mine.seeds.isdecimal() or int(mine.seeds) < 1:  # some give a list
         raise ValueError(

@@ -24,7 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """The subcommand."""
     known = {command: options_of(command) for command in EXTRAS}
     print(_fish(known) if options.shell == "fish" else _bash(known, zsh=options.shell == "zsh"))
     return 0

@@ -38,7 +38,6 @@ from rlvr_graders.extract import EXTRACTORS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `delta-rlvr evaluate`."""
     parser.description = (
         "Samples a model on benchmarks, grades the answers, averages and compares scores. If it is interrupted, the same command "
         "resumes. Exit codes: 0 complete, 1 failed, 2 bad input, 3 some samples failed and are named, 130 interrupted."
@@ -132,7 +131,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """The subcommand."""
     console = make_console(160)
     if args.list and not args.select:
         print("\n".join(display.listed()))

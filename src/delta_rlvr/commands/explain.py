@@ -46,7 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """The subcommand."""
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # it would stay on the screen

@@ -43,7 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """The subcommand."""
     if options.method is None:
         if options.check:
             raise ValueError("--check: name the method, as in `delta-rlvr methods my_rules.py:MyRule --check`")

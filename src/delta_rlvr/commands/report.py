@@ -33,7 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """The subcommand."""
     if args.output and Path(args.output).is_dir():
         raise ValueError(f"--output {args.output} is a folder: name the page, as in {args.output}/report.html")
     replaces_page(Path(args.output) if args.output else Path(args.runs[0]) / "report.html")

@@ -10,6 +10,5 @@ from delta_rlvr.training.session import train
 
 
 def run(arguments: list[str]) -> int:
-    """The subcommand."""
     train(read_request(arguments), Teller(Console(), as_flags))
     return 0

@@ -34,8 +34,6 @@ TASK_QUESTIONS = 256
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A named benchmark."""
-
     name: str
     title: str
     questions: int

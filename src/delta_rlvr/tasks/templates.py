@@ -137,7 +137,6 @@ TEMPLATES: dict[str, Template] = {
 
 
 def template(name: str) -> Template:
-    """Return the template with this name."""
     if name not in TEMPLATES:
         raise ValueError(f"there is no template {name!r}; there are {', '.join(TEMPLATES)}")
     return TEMPLATES[name]
