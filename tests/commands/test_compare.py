@@ -147,7 +147,7 @@ def finished_runs(folder, scores):
             "delta is ahead of dapo by 5.5 points (",
         ),
         ({"dapo": [0.5], "delta": [0.9]}, "cannot come below p = 1,"),
-        ({"dapo": [0.5] * 6, "delta": [0.51, 0.49] * 3, "grpo": [0.5, 0.51] * 3}, "take 7 seeds or more"),
+        ({"dapo": [0.5] * 6, "delta": [0.51, 0.49] * 3, "grpo": [0.5, 0.51] * 3}, "use 7 or more seeds"),
     ],
 )
 def test_terminal_file_and_page_give_one_test_and_one_conclusion(tmp_path, scores, words):
