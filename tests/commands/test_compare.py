@@ -153,7 +153,7 @@ def finished_runs(folder, scores, before=None, **settings):
             "delta is ahead of dapo by 5.5 points (",
         ),
         ({"dapo": [0.5], "delta": [0.9]}, "cannot come below p = 1,"),
-        ({"dapo": [0.5] * 6, "delta": [0.51, 0.49] * 3, "grpo": [0.5, 0.51] * 3}, "take 7 seeds or more"),
+        ({"dapo": [0.5] * 6, "delta": [0.51, 0.49] * 3, "grpo": [0.5, 0.51] * 3}, "use 7 or more seeds"),
     ],
 )
 def test_terminal_file_and_page_give_one_test_and_one_conclusion(tmp_path, scores, words):
@@ -235,7 +235,7 @@ def test_every_method_at_its_own_rate(tmp_path):
     given = ["compare", "--methods", "dapo,delta", "--seeds", 2, "--learning-rates", "1e-4,1e-2", "--output", folder]
     told = " ".join(run(*given, *OPTIONS, "--pass-at", 2, log=tmp_path / "log.txt").split())
     assert (
-        "2 methods x 2 seeds (42, 43): 4 runs of 2 steps before them 2 x 2 learning rates x 1 seed to choose from: 4 runs"
+        "2 methods x 2 seeds (42, 43): 4 runs of 2 steps first, to choose learning rates: 2 x 2 learning rates x 1 seed: 4 runs"
         in told
     )
     assert "run 8 of 8: delta, seed 43" in told
@@ -345,7 +345,7 @@ def test_a_run_that_fails_is_named_and_the_others_are_kept(tmp_path):
     last = command.output.strip().splitlines()[-1]
     assert "run 2 of 4" in last
     assert "failed with exit code 1" in last
-    assert "the same command keeps finished runs and goes on with this one" in last
+    assert "the same command keeps finished runs and resumes this one" in last
     assert "train --output" not in last
     assert run_info(tmp_path / "runs" / "dapo-seed42")["status"] == "finished"
 
@@ -388,7 +388,7 @@ def test_a_run_without_a_signal_stops_the_comparison(tmp_path, capsys):
         assert main(given) == 1
         told = capsys.readouterr().err.strip().splitlines()[-1]
         assert told.startswith("delta-rlvr compare: run 1 of 2 (dapo, seed 42): Nothing was learnt")
-        assert told.endswith("The comparison stops here; --without-signal goes on all the same")
+        assert told.endswith("The comparison stops here; --without-signal lets it continue")
         assert not (tmp_path / "runs" / "delta-seed42").exists()
     assert main([*given, "--without-signal"]) == 0
     assert (tmp_path / "runs" / "comparison.json").exists()
@@ -407,6 +407,6 @@ def test_on_a_terminal_it_asks(tmp_path):
         return making
 
     ask(True)._check_signal(planned)
-    assert asked[0].endswith("(the notes of the steps say why). Go on?")
+    assert asked[0].endswith("(the notes of the steps say why). Continue?")
     with pytest.raises(WorkFailed, match="The comparison stops here"):
         ask(False)._check_signal(planned)

@@ -83,7 +83,7 @@ def no_steps(monkeypatch):
 
 def test_without_steps(no_steps, capsys):
     said = doctor(capsys, "--no-steps", code=0)
-    assert "not taken (none were asked for)" in said
+    assert "not taken (none were requested)" in said
     assert said.splitlines()[-1] == "ready"
     assert doctor(capsys, "--processes", 4, code=0).splitlines()[-1] == "ready"
     assert not no_steps
@@ -173,7 +173,7 @@ def test_steps_that_fail(error, said, monkeypatch, capsys):
     ("arguments", "said"),
     [
         (["nothing.yaml"], "there is no such file"),
-        (["--resume"], "doctor looks at new runs"),
+        (["--resume"], "doctor checks new runs only"),
         (["--processes", "0"], "give 1 or more"),
     ],
 )
@@ -319,7 +319,11 @@ def test_what_to_change_in_a_launch(launch, capsys):
     words = ["actor_rollout_ref.actor.strategy=megatron", "data.train_files=none.parquet"]
     listed = doctor(capsys, launch, *words, code=2).partition("what to change:")[2]
     listed = " ".join(listed.split())
-    for said in ("strategy=megatron", "none.parquet is not there", "are 22528 tokens, and the model's context has 512"):
+    for said in (
+        "strategy=megatron",
+        "none.parquet does not exist",
+        "are 22528 tokens, and the model's context has 512",
+    ):
         assert said in listed
     assert "3. " in listed
     refused = " ".join(doctor(capsys, launch, "no.such.setting=1", code=2).split())
@@ -331,7 +335,7 @@ def test_a_config_with_a_delta_block(tmp_path, launch, capsys):
     listed = " ".join(doctor(capsys, tmp_path / "config.yaml", code=2).split())
     assert "delta.method: unknown method 'dleta'" in listed
     assert main(["doctor", str(tmp_path / "config.yaml"), "trainer.nnodes=2"]) == 2
-    assert "write them into" in capsys.readouterr().err
+    assert "write this one into" in capsys.readouterr().err
 
 
 def test_the_class_that_verl_misses():

@@ -92,7 +92,7 @@ def test_sample_continue_rescore_compare(tmp_path, capsys):
     assert evaluate("--compare", f"{folder},{other}", f"{other},{folder}") == 0
     assert evaluate("--benchmarks", "phrased-sums", "--limit", 3, *SMALL[4:], "--output", tmp_path / "few") == 0
     assert evaluate("--compare", folder, tmp_path / "few") == 2
-    assert "were not the same" in capsys.readouterr().err
+    assert "differ between the results" in capsys.readouterr().err
     assert evaluate("--compare", folder, again, "--output", tmp_path / "comparison.json") == 0
     assert "training" in capsys.readouterr().out
     assert json.loads((tmp_path / "comparison.json").read_text())[0]["paired"]["p"] == 1.0
@@ -124,7 +124,7 @@ def test_absent_data_is_found_before_the_model_is_loaded(monkeypatch, capsys, tm
     monkeypatch.setattr(evaluation, "_load_model", lambda request: pytest.fail("loaded"))
     assert evaluate("--preset", "paper-math", "--output", tmp_path / "out") == 2
     printed = capsys.readouterr().err
-    assert printed.count("no data. Wanted is the file") == 7
+    assert printed.count("no data. Expected is the file") == 7
     assert not (tmp_path / "out").exists()
 
 
@@ -167,7 +167,7 @@ def test_the_authors_prompt_goes_to_a_server_as_plain_text(tmp_path, capsys, mon
             assert evaluate("--server", stub.url, *words, *reward, "--output", output) == 0
             assert EvaluationResult.load(output).accuracy == score
         assert evaluate("--server", stub.url, "--api", "chat", *words) == 2
-    assert "--api chat goes through the server's chat template" in capsys.readouterr().err
+    assert "--api chat applies the server's chat template" in capsys.readouterr().err
     assert {path for path, _ in stub.requests} == {"/v1/completions"}
     assert all(body["prompt"].endswith("\n\nAssistant:\n") for _, body in stub.requests)
 
@@ -201,7 +201,7 @@ def test_a_server_that_fails_for_some(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "name what to evaluate on: --benchmarks or --preset"),
+        ((), "give --benchmarks or --preset"),
         (("--benchmarks", "aime23"), "no benchmark 'aime23'"),
         (("--compare", "a.json"), "at least two results"),
         (("--compare", "a.json", "b.json"), "no result a.json"),
@@ -293,7 +293,7 @@ def test_a_misspelt_policy_is_not_asked_of_the_hub():
 
 def test_a_task_s_score_without_answers_says_so_too():
     numbers = {"without_answer": 1.0, "truncated": 0.0, "source": {"task": "vans.jsonl"}}
-    assert "if training had a --template, --template_text or --extract, give the same" in unanswered(numbers)
+    assert "if training used --template, --template_text or --extract, give the same" in unanswered(numbers)
     assert unanswered({**numbers, "without_answer": 0.5}) is None
 
 
@@ -303,11 +303,12 @@ def test_a_task_s_score_without_answers_says_so_too():
         (
             "It is 2.",
             "stop",
-            "nearly all responses have no answer where it is looked for (boxed). The prompt was the template 'math': {question}\\n\\n"
-            "Please reason step by step, and put your final answer within \\boxed{}. (A model that was trained on other prompts needs "
-            "those: --template NAME, or --template_text TEXT with --extract PLACE, or --reward FILE.py:NAME for a reward of your own)",
+            "nearly all responses have no answer where the grader looks for it (boxed). The prompt was the template 'math': "
+            "{question}\\n\\nPlease reason step by step, and put your final answer within \\boxed{}. (If the model was trained on "
+            "another prompt, give it: --template NAME, or --template_text TEXT with --extract PLACE. For a custom reward: --reward "
+            "FILE.py:NAME)",
         ),
-        ("It is", "length", "were cut off before an answer: --max-tokens gives them more room"),
+        ("It is", "length", "were cut off before an answer: raise --max-tokens"),
         ("\\boxed{3}", "stop", None),
     ],
 )

@@ -15,7 +15,7 @@ from command_line import SMALL, assert_same_run, metrics, run_info
 from delta_rlvr import cli
 from delta_rlvr.adapters.trl.recorded import disk_is_full
 from delta_rlvr.cli import main
-from delta_rlvr.training.resuming import how_to_go_on
+from delta_rlvr.training.resuming import saying_how_to_resume
 
 SAVED = [*SMALL, "--steps", "6", "--save_steps", "2", "--eval_problems", "0"]
 
@@ -61,7 +61,7 @@ def test_the_command_that_goes_on_is_launched_as_the_run_was(tmp_path, monkeypat
     for name, value in launch.items():
         monkeypatch.setenv(name, value)
     (tmp_path / "run.json").write_text("{}")
-    with pytest.raises(KeyboardInterrupt) as ended, how_to_go_on(tmp_path):
+    with pytest.raises(KeyboardInterrupt) as ended, saying_how_to_resume(tmp_path):
         raise KeyboardInterrupt
     assert str(ended.value).endswith(f": {command} --output {tmp_path} --resume")
 
@@ -85,7 +85,7 @@ def test_a_rule_that_fails_late_leaves_a_checkpoint_that_its_mended_file_goes_on
     except AssertionError as error:  # a bug in somebody's rule shows its traceback, and this below it
         code, told = 1, "".join(error.__notes__)
     assert code == 1
-    assert f"checkpoint-4 is kept; go on with: delta-rlvr train --output {folder} --resume" in told
+    assert f"checkpoint-4 is kept; resume with: delta-rlvr train --output {folder} --resume" in told
     rule.write_text(text)
     again = ["train", "--output", str(folder), "--resume", "--report", "false"]
     assert main(again) == 2
@@ -141,7 +141,7 @@ def test_an_interrupt_saves_the_step_and_a_resumed_run_is_the_uninterrupted_one(
     assert steps in (4, 6, 8, 10)
     assert steps == len(metrics(folder))
     assert "finishing this batch and saving a checkpoint" in told
-    kept = f"checkpoint-{steps} is kept; go on with: delta-rlvr train --output {folder} --resume"
+    kept = f"checkpoint-{steps} is kept; resume with: delta-rlvr train --output {folder} --resume"
     assert f"interrupted; {kept}" in told
     assert main(["train", "--output", str(folder), "--resume"]) == 0
     assert main(["train", *words, "--output", str(tmp_path / "whole")]) == 0
@@ -215,7 +215,7 @@ def test_an_evaluation_that_is_terminated_goes_on(tmp_path):
 
     told, ended = interrupted(words, terminate_the_group, lambda: kept() >= 10)
     assert ended == 143, told
-    assert "interrupted; what was sampled is kept in" in told
+    assert "interrupted; samples so far are kept in" in told
     assert 10 <= kept() < 800
     assert main(words) == 0
     assert json.loads((tmp_path / "score.json").read_text())["complete"]

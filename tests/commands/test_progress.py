@@ -44,7 +44,9 @@ def test_in_a_pipe(tmp_path):
         assert len(text) == len(lines[1]) <= 80
 
 
-@pytest.mark.parametrize(("steps", "parts", "words"), [(1, 1, None), (2, 1, "same in them"), (2, 2, "part to part")])
+@pytest.mark.parametrize(
+    ("steps", "parts", "words"), [(1, 1, None), (2, 1, "and length"), (2, 2, "varies between parts")]
+)
 def test_steps_that_share_a_batch(tmp_path, steps, parts, words):
     """A loss of +0.08, then -0.08, looked like a fault: each step trains on one half of the batch."""
     told = io.StringIO()
@@ -74,7 +76,7 @@ def test_a_note_is_told_once_and_counted(tmp_path):
     told = show(tmp_path / "log.txt", 4, lines)
     assert f"step 1: {NOTE}" in told  # in one line, brackets and all
     assert [text[:6] for text in told.splitlines() if NOTE in text] == ["step 1"]
-    assert told.splitlines()[-1].endswith("the note of step 1 was true of 3 steps in all")
+    assert told.splitlines()[-1].endswith("the note of step 1 applied to 3 steps in all")
     assert (tmp_path / "log.txt").read_text().count(NOTE) == 1
 
 

@@ -33,7 +33,7 @@ def test_killed_at_a_random_step(tmp_path):
     killed.kill_when(lambda: len(metrics(tmp_path / "B")) >= last)
     assert run_info(tmp_path / "B")["status"] == "running"
     told = run("train", *options, "--output", tmp_path / "B", "--resume", log=tmp_path / "B2.txt")
-    assert "going on from checkpoint-" in told or "starts again from its first step" in told, last
+    assert "resuming from checkpoint-" in told or "starts again from its first step" in told, last
     assert_same_run(tmp_path / "A", tmp_path / "B")
     info = run_info(tmp_path / "B")
     assert info["status"] == "finished"
@@ -48,11 +48,11 @@ def test_killed_during_a_save_at_an_epoch_boundary_and_within_an_epoch(epochs):
     assert (folder / "checkpoint-6").is_dir()
     second = start("train", *options, "--resume", log=epochs / "B2.txt", die_in_save=8)
     assert second.finish() == -9
-    assert "checkpoint-6 is skipped: it was not written to its end" in second.output
-    assert "going on from checkpoint-4" in second.output
+    assert "checkpoint-6 is skipped: it is incomplete" in second.output
+    assert "resuming from checkpoint-4" in second.output
     told = run("train", *options, "--resume", log=epochs / "B3.txt")
-    assert "checkpoint-8 is skipped: it was not written to its end" in told
-    assert "going on from checkpoint-6" in told
+    assert "checkpoint-8 is skipped: it is incomplete" in told
+    assert "resuming from checkpoint-6" in told
     assert_same_run(epochs / "A", folder)
     assert [entry["step"] for entry in run_info(folder)["resumed"]] == [4, 6]
 
@@ -70,8 +70,8 @@ def test_a_damaged_file_in_the_newest_checkpoint(epochs, damage, tmp_path):
             weights.unlink()
     options = [*EPOCHS, "--rollouts_every", 1, "--output", folder, "--resume"]
     told = run("train", *options, log=tmp_path / "log.txt")
-    assert "checkpoint-8 is skipped: it was not written to its end" in told
-    assert "going on from checkpoint-6" in told
+    assert "checkpoint-8 is skipped: it is incomplete" in told
+    assert "resuming from checkpoint-6" in told
     assert_same_run(epochs / "A", folder)
 
 
@@ -85,7 +85,7 @@ def test_saves_wait_for_the_end_of_a_rollout_batch(tmp_path):
     assert saved == ["checkpoint-4", "checkpoint-6", "checkpoint-7"]
     told = run("train", *options, "--steps", 8, "--output", tmp_path / "B", "--resume", log=tmp_path / "B2.txt")
     assert "checkpoint-7 is skipped: it lies in the middle of a rollout batch" in told
-    assert "going on from checkpoint-6" in told
+    assert "resuming from checkpoint-6" in told
     assert_same_run(tmp_path / "A", tmp_path / "B")
     assert run_info(tmp_path / "B")["resumed"][0]["settings_changed"]["max_steps"] == [7, 8]
 
@@ -96,5 +96,5 @@ def test_a_run_that_took_all_its_steps_takes_no_more(epochs, tmp_path):
     reopen(folder)
     options = [*EPOCHS[:-1], 8, "--rollouts_every", 1, "--output", folder, "--resume"]
     told = run("train", *options, log=tmp_path / "log.txt")
-    assert "going on from checkpoint-10" in told
+    assert "resuming from checkpoint-10" in told
     assert_same_run(epochs / "A", folder)

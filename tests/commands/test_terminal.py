@@ -26,7 +26,7 @@ from delta_rlvr.runs import writer as run_writer
 from delta_rlvr.runs.model_card import card
 from delta_rlvr.training.options import BUILT_IN_DEFAULTS, TrainOptions
 from delta_rlvr.training.request import RunRequest, run_settings, stored_run
-from delta_rlvr.training.resuming import advised_comparison, how_to_go_on
+from delta_rlvr.training.resuming import advised_comparison, saying_how_to_resume
 
 # ---------------------------------------------------------------- names
 
@@ -43,11 +43,11 @@ def test_method_names_are_read_off_the_source():
         (["--method", "dleta"], "did you mean 'delta'?"),
         (["--show_methods=dapo-ft,dleta"], "unknown method 'dleta'"),
         (["--task", "phrased-sum"], "did you mean 'phrased-sums'?"),
-        (["--template", "maths"], "no template is called 'maths'"),
+        (["--template", "maths"], "there is no template 'maths'"),
         (["--model", "/nowhere"], "--model /nowhere: there is no such folder or file"),
         (["--config", "none.yaml"], "none.yaml: there is no such file"),
         (["--task", "none.jsonl"], "none.jsonl: there is no such file"),
-        (["--task", "empty.jsonl"], "empty.jsonl: there are no rows in it"),
+        (["--task", "empty.jsonl"], "empty.jsonl has no rows"),
         (["--task", "frage.csv"], "frage.csv, line 2: it has no question"),
         (["--task", "ask.csv?sots=1"], "there is no setting sots"),
         (["--task", "ask.csv"], "ask.csv, line 2: it has no answer"),
@@ -105,7 +105,7 @@ def test_wrong_names_are_refused_before_torch_is_loaded(arguments, words, tmp_pa
         ),
         (
             ["evaluate", "--benchmarks", "task:ask.csv?answer=question&template_text={question}, please"],
-            "a comma inside a setting is written %2C, a line break %0A",
+            "write a comma inside a setting as %2C and a line break as %0A",
         ),
         (["evaluate", "--benchmarks", "ask.csv", "--template_text", "Hello"], "has no place for the question"),
         (["train", "--method", "rules.py:Late"], "there is no 'Late' in rules.py (it has Unlikely, helper)"),
@@ -257,7 +257,7 @@ def test_a_finished_run_stays_as_it_is(asked, finished, tmp_path, capsys):
     told = capsys.readouterr().out
     assert "this run is finished, after 4 steps: nothing is changed" in told
     assert f"delta-rlvr train --output '{folder}' --resume --steps 8" in told.replace("\n", "")
-    assert "going on" not in told
+    assert "resuming from" not in told
     if "--eval_problems" in asked:
         was = run_info(folder)["settings"]
         assert f"--eval_problems was {was['eval_problems']} and stays so" in told
@@ -265,11 +265,11 @@ def test_a_finished_run_stays_as_it_is(asked, finished, tmp_path, capsys):
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
-def test_going_on_is_not_said_before_a_refusal(finished, tmp_path, capsys):
+def test_resuming_is_not_announced_before_a_refusal(finished, tmp_path, capsys):
     folder = shutil.copytree(finished[0], tmp_path / "run")
     assert main(["train", "--output", str(folder), "--resume", "--steps", "6", "--seed", "9"]) == 2
     streams = capsys.readouterr()
-    assert "going on" not in streams.out
+    assert "resuming from" not in streams.out
     assert "seed" in streams.err
 
 
@@ -291,7 +291,7 @@ def test_resume_takes_what_is_not_said_from_the_run(finished, tmp_path, capsys):
     reopen(folder)
     assert main(["train", "--output", str(folder), "--resume"]) == 0
     told = capsys.readouterr().out
-    assert "going on from checkpoint-4" in told
+    assert "resuming from checkpoint-4" in told
     assert " was " not in told
     after = run_info(folder)
     moved = {"output_dir": str(folder)}  # the copy's place
@@ -329,7 +329,7 @@ def test_a_full_disk_is_one_line(finished, tmp_path, monkeypatch, capsys):
     (told,) = capsys.readouterr().err.strip().splitlines()
     assert "the disk is full" in told
     assert "checkpoint-6/model.safetensors" in told
-    assert "checkpoint-4 is kept; go on with" in told
+    assert "checkpoint-4 is kept; resume with" in told
     assert run_info(folder)["status"] == "failed"
     assert not (folder / "checkpoint-6").exists()  # torn: its room is worth more
 
@@ -343,11 +343,11 @@ def test_a_full_disk_cannot_hide_that_a_run_failed(tmp_path, monkeypatch):
 
 
 def test_an_interrupt_before_the_first_checkpoint_names_the_command_too(tmp_path):
-    with pytest.raises(KeyboardInterrupt, match=r"\(`save_steps` says how often\)$"), how_to_go_on(tmp_path):
+    with pytest.raises(KeyboardInterrupt, match=r"\(`save_steps` says how often\)$"), saying_how_to_resume(tmp_path):
         raise KeyboardInterrupt  # before there was a run folder
     RunWriter.create(tmp_path, RunDescription("trl", "delta", 0, "builtin", "sums"))
     again = f"; start again with: delta-rlvr train --output {tmp_path} --resume"
-    with pytest.raises(KeyboardInterrupt, match=re.escape(again)), how_to_go_on(tmp_path):
+    with pytest.raises(KeyboardInterrupt, match=re.escape(again)), saying_how_to_resume(tmp_path):
         raise KeyboardInterrupt
 
 
@@ -405,8 +405,8 @@ def test_help_tells_the_defaults(capsys):
         if name != "steps_per_generation":  # None: as many as a step has
             assert float(said[1]) == trl[name], name
     assert re.search(r"--steps N .*?; (\d+)\)", text)[1] == str(BUILT_IN_DEFAULTS["max_steps"])
-    assert f"seed of everything ({trl['seed']})" in text
-    assert f"times over a rollout batch ({trl['num_iterations']})" in text
+    assert f"random seed ({trl['seed']})" in text
+    assert f"epochs over each rollout batch ({trl['num_iterations']})" in text
     given = TrainOptions()
     assert f"problems ({given.eval_problems}), samples per problem ({given.eval_samples})" in text
     dumps = {one.name: one.default for one in fields(DeltaTrainerConfig)}

@@ -49,4 +49,4 @@ def test_from_a_file_to_a_comparison(reader, capsys):
     assert main([*compare, *SMALL, "--seeds", "1"]) == 0
     page = (reader / "runs" / "compare" / "report.html").read_text(encoding="utf-8")
     assert "Unlikely" in page
-    assert "take 7 seeds or more" in " ".join(capsys.readouterr().out.split())
+    assert "use 7 or more seeds" in " ".join(capsys.readouterr().out.split())

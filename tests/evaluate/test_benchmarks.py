@@ -63,9 +63,9 @@ def test_another_template_moves_the_answer(folder):
     problem = load_benchmark("aime25", template="math_answer_line").problems[3]
     assert '"Answer: X"' in problem.prompt
     assert grade_problem(problem, "Hm.\nAnswer: 3").score == 1.0
-    with pytest.raises(EvaluationError, match="graded as math, and the template choice is for choice"):
+    with pytest.raises(EvaluationError, match="graded as math, but the template choice is for choice"):
         load_benchmark("aime25", template="choice")
-    with pytest.raises(EvaluationError, match="no template is called 'nice'"):
+    with pytest.raises(EvaluationError, match="there is no template 'nice'"):
         load_benchmark("aime25", template="nice")
 
 
@@ -74,7 +74,7 @@ def test_absent_data_is_named_for_all_at_once(folder):
         load_benchmarks(["aime26", "hmmt26-feb", "livecodebench"])
     lines = str(caught.value).splitlines()
     assert len(lines) == 3
-    assert f"aime26: no data. Wanted is the file {folder}/math/aime26.jsonl" in lines[0]
+    assert f"aime26: no data. Expected is the file {folder}/math/aime26.jsonl" in lines[0]
     assert "MathArena/aime_2026 (train) on the Hugging Face hub" in lines[0]
     assert "livecodebench/code_generation_lite" in lines[2]
 
@@ -97,7 +97,7 @@ def test_a_folder_variable_that_is_not_set(monkeypatch):
     [
         (
             [{"id": 1, "problem": "a", "answer": 1}, {"problem": "b", "answer": 2}],
-            r"line 2: it has no id, while other rows have one",
+            r"line 2: it has no id, but other rows have one",
         ),
         (
             [{"ask": "a", "gold": 1}],
@@ -105,7 +105,7 @@ def test_a_folder_variable_that_is_not_set(monkeypatch):
         ),
         ([{"id": 1, "problem": "a", "answer": None}], r"line 1: it has no answer"),
         ([{"id": 1, "problem": "a", "answer": 1}, "{oops"], "line 2: not JSON"),
-        ([{"id": 1, "problem": "a", "answer": 1}], r"aime25 has 30 questions, and the data .* has 1"),
+        ([{"id": 1, "problem": "a", "answer": 1}], r"aime25 has 30 questions, but the data .* has 1"),
     ],
 )
 def test_bad_rows_are_named(folder, rows, message):
@@ -155,7 +155,7 @@ def test_a_task_of_rows_takes_a_prompt_as_train_does(tmp_path):
     assert load_benchmark(f"task:{spec}", template="math_direct").problems[0].prompt.endswith("nothing else.")
     again = load_benchmark(**asked.description["load"])  # as a stored result does it
     assert again.problems == asked.problems
-    with pytest.raises(EvaluationError, match="writes its own prompts: leave template_text out"):
+    with pytest.raises(EvaluationError, match="has its own prompts: leave template_text out"):
         load_benchmark("task:phrased-sums", template_text=text)
 
 

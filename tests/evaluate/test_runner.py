@@ -152,7 +152,7 @@ def test_failures_are_named_and_never_scored(tmp_path):
 
 def test_all_failed_says_why():
     keys = [SampleKey("sums", f"q{n}", k) for n in range(6) for k in range(3)]
-    with pytest.raises(EvaluationError, match=r"not one sample could be scored.*in time"):
+    with pytest.raises(EvaluationError, match=r"no sample could be scored.*in time"):
         evaluated(Scripted(fail=keys), SETTINGS, benchmarks=[sums(6)])
 
 
@@ -241,7 +241,7 @@ def test_ids_must_be_there_and_unique():
         Questions("set", (twice[0], Problem("", "1", "1", "math")), {})
     with pytest.raises(EvaluationError, match="no problems"):
         Questions("set", (), {})
-    with pytest.raises(EvaluationError, match="sums is asked for more than once"):
+    with pytest.raises(EvaluationError, match="sums is given more than once"):
         evaluated(Scripted(), SETTINGS, benchmarks=[sums(2), sums(2)])
 
 

@@ -42,7 +42,7 @@ def test_a_torn_last_line_is_cut_off_and_said(tmp_path, cut):
     path.write_bytes(whole[:-cut])
     with SampleFile(path, IDENTITY) as file:
         assert list(file.samples) == [_sample().key]
-        assert "torn" in file.notes[0]
+        assert "incomplete" in file.notes[0]
         file.append([_sample(number=1)])
     assert path.read_bytes() == whole
 
@@ -75,7 +75,7 @@ def test_two_writers_are_kept_apart(tmp_path):
     ("line", "message"),
     [
         ("{not json", r"line 3: not JSON"),
-        ("[1, 2]", r"line 3: it is list, not an object"),
+        ("[1, 2]", r"line 3: expected an object, got list"),
         ('{"benchmark": "sums", "sample": 0, "completion": "x"}', r"line 3: 'problem' must be text"),
         ('{"benchmark": "sums", "problem": "q1", "sample": -1, "completion": "x"}', r"line 3: 'sample' must be"),
         ('{"benchmark": "sums", "problem": "q1", "sample": 0}', r"line 3: 'completion' must be text"),
@@ -97,7 +97,7 @@ def test_a_bad_line_is_named_by_its_number(tmp_path, line, message):
 def test_duplicates_are_named(tmp_path):
     path = tmp_path / "samples.jsonl"
     _write(path, _sample(), _sample())
-    with pytest.raises(EvaluationError, match=r"line 3: sums q0 sample 0 stands on line 2 already"):
+    with pytest.raises(EvaluationError, match=r"line 3: sums q0 sample 0 is already on line 2"):
         read_samples(path)
 
 
@@ -115,9 +115,9 @@ def test_lines_of_other_programs_need_no_header(tmp_path):
     assert header is None
     assert [sample.seed for sample in samples] == [None, None]
     path.write_text("\n".join(json.dumps(row) for row in [*rows, rows[0]]))
-    with pytest.raises(EvaluationError, match=r"line 3: .* stands on line 1 already"):
+    with pytest.raises(EvaluationError, match=r"line 3: .* is already on line 1"):
         read_samples(path)
-    with pytest.raises(EvaluationError, match="no header of ours on line 1"):
+    with pytest.raises(EvaluationError, match="does not begin with the header"):
         SampleFile(path, IDENTITY)
 
 

@@ -87,13 +87,13 @@ def test_one_seed_has_no_spread_and_no_test():
     ("methods", "seeds", "words"),
     [
         (2, 1, "With 1 seed and 1 comparison the test (sign flips, paired by seed) cannot come below p = 1,"),
-        (2, 5, "cannot come below p = 0.0625, whatever the difference: take 6 seeds or more"),
+        (2, 5, "cannot come below p = 0.0625, whatever the difference: use 6 or more seeds"),
         (
             3,
             6,
             "2 comparisons the test (sign flips, paired by seed) cannot come below p = 0.0625 after Holm's correction,",
         ),
-        (3, 6, "take 7 seeds or more"),
+        (3, 6, "use 7 or more seeds"),
     ],
 )
 def test_too_few_seeds(methods, seeds, words):
@@ -105,7 +105,7 @@ def test_too_few_seeds_without_pairs():
     # 2 against 3: one of C(5, 2) = 10 orders, two-sided 1/5. Four of each: 2/70.
     compared = seed_table(by_seed(dapo=[0.5, 0.6, 0.7]) | by_seed(9, delta=[0.8, 0.9]))
     assert "With 2 to 3 seeds and 1 comparison the test (Mann-Whitney U, unpaired)" in compared.sentence
-    assert "below p = 0.2, whatever the difference: take 4 seeds or more" in compared.sentence
+    assert "below p = 0.2, whatever the difference: use 4 or more seeds" in compared.sentence
 
 
 def test_few_pairs_show_their_differences_and_no_interval():
@@ -220,8 +220,8 @@ def test_few_problems_are_named_beside_few_seeds():
     """A comparison by three problems advised more seeds, and nothing else."""
     rough = few_problems(3, 40)
     sentence = seed_table(by_seed(dapo=DAPO[:2], delta=DELTA[:2]), note=rough).sentence
-    assert sentence.endswith(f"seeds or more to tell methods apart. {rough}")
-    assert rough.startswith("A score of 3 problems is rough, and more seeds do not help: give the task's")
+    assert sentence.endswith(f"or more seeds to tell methods apart. {rough}")
+    assert rough.startswith("A score of 3 problems is rough, and more seeds do not help: add rows to the task's")
     # Where the task has more of them, as many were asked as --eval_problems said.
     assert few_problems(3, 3).endswith("do not help: raise eval_problems.")
     assert few_problems(19, None) is not None

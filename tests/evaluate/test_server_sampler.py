@@ -379,7 +379,7 @@ def test_leaving_early_ends_the_requests():
     [
         ({"url": "localhost:8000"}, "must begin with http"),
         ({"api": "words"}, "api = 'words'"),
-        ({"model": ""}, "name of a model"),
+        ({"model": ""}, "server's name for the model"),
         ({"concurrency": 0}, "concurrency = 0"),
         ({"timeout": 0}, "timeout = 0"),
     ],

@@ -68,7 +68,7 @@ def test_seeds_of_a_method_are_one_row():
     table = score_table({"a": [first, second], "b": [make_result({"one": [[0, 0]]})]})
     assert table.rows["a"][0].score == 0.75
     assert table.repeats == (4, 2)
-    with pytest.raises(EvaluationError, match="seeds of their own"):
+    with pytest.raises(EvaluationError, match="need different seeds"):
         score_table({"a": [first, first]})
 
 

@@ -138,7 +138,7 @@ def test_a_missing_or_empty_file_is_named(tmp_path):
 
 def test_a_response_longer_than_the_model_takes_is_named(tmp_path):
     path = write_rows(tmp_path / "long.jsonl", [{"prompt": "Add 1.", "response": "and " * 2000, "reward": 1}])
-    with pytest.raises(RolloutFileError, match=r"line 1 has \d+ tokens, the model takes 512"):
+    with pytest.raises(RolloutFileError, match=r"line 1 has \d+ tokens, but the model's context is 512"):
         explain("builtin", path, tmp_path / "x.html")
 
 
@@ -215,10 +215,10 @@ def test_what_is_no_page_is_not_written_over(rollouts_file, tmp_path, capsys):
     kept = rollouts_file.read_bytes()
     arguments = ["explain", "--model", "builtin", "--rollouts", str(rollouts_file), "--methods", "delta"]
     assert main([*arguments, "--output", str(rollouts_file)]) == 2
-    assert "is there already, and is no page of explain or report" in capsys.readouterr().err
+    assert "already exists and is not a page of explain or report" in capsys.readouterr().err
     assert rollouts_file.read_bytes() == kept
     page = tmp_path / "again.html"
     assert main([*arguments, "--output", str(page)]) == 0
     assert capsys.readouterr().out == f"{page}\n"
     assert main([*arguments, "--output", str(page)]) == 0
-    assert capsys.readouterr().out == f"{page} (the page that was there is replaced)\n"
+    assert capsys.readouterr().out == f"{page} (replaces the page that was there)\n"

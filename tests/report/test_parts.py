@@ -135,7 +135,7 @@ class TestComparison:
             bare_run(tmp_path / "c", seed=2),
         ]
         result = comparison(runs, group_runs(runs))
-        assert result["sentence"].endswith(" Without a score, and left out: delta · seed 2.")
+        assert result["sentence"].endswith(" Left out, without a score: delta · seed 2.")
         assert [group.get("scored") for group in result["groups"]] == [1, 1]
 
     def test_labels_that_several_runs_share_have_their_folder(self, tmp_path):

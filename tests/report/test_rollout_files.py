@@ -137,7 +137,7 @@ def test_labels_that_the_file_does_not_have(tokenizer, tmp_path):
 def test_a_torn_gzip_is_refused(tmp_path):
     path = tmp_path / "step_000001.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"prompt": "p", "response": "r", "reward": 1}\n')[:-9])
-    with pytest.raises(RolloutFileError, match="not a whole gzip file"):
+    with pytest.raises(RolloutFileError, match="not a complete gzip file"):
         read_rollouts(path)
 
 
@@ -247,10 +247,10 @@ def test_prime_rls_traces_without_tokens(tmp_path):
     assert (rollout.prompt, rollout.response, rollout.ids) == ([{"role": "user", "content": PROMPT}], "as text", None)
     line["traces"][0]["nodes"][1]["message"]["reasoning_content"] = "hm"
     path.write_text(json.dumps(line))
-    with pytest.raises(RolloutFileError, match="line 1: a turn has its reasoning apart"):
+    with pytest.raises(RolloutFileError, match="line 1: a turn has separate reasoning"):
         read_rollouts(path)
     path.write_text(json.dumps({"traces": [{"nodes": [{"sampled": True}], "rewards": {"r": {"score": 1}}}]}))
-    with pytest.raises(RolloutFileError, match="line 1 is no episode of verifiers' schema 1"):
+    with pytest.raises(RolloutFileError, match="line 1 is not an episode of verifiers' schema 1"):
         read_rollouts(path)
 
 
@@ -313,7 +313,7 @@ def test_ids_of_another_tokenizer(tokenizer, tmp_path):
     assert {"".join(r["tokens"]) for r in responses_of(page)} == {RIGHT, WRONG}
     line = episode([1], [2], [10**6], 1.0)
     (tmp_path / "t.jsonl").write_text(json.dumps(line))
-    with pytest.raises(RolloutFileError, match="line 1: its token ids are not of this model's tokenizer"):
+    with pytest.raises(RolloutFileError, match="line 1: its token ids do not fit this model's tokenizer"):
         explain("builtin", tmp_path / "t.jsonl", tmp_path / "x.html")
 
 
@@ -340,5 +340,5 @@ def test_columns_may_have_names_of_ones_own(tmp_path, kind):
 def test_a_model_that_did_not_write_the_rollouts_is_asked_about(tmp_path):
     lines = [{"prompt": "1+1?", "response": "zq xv pl wq", "reward": reward} for reward in (0, 1)]
     file = write_rows(tmp_path / "others.jsonl", lines)
-    with pytest.warns(UserWarning, match="did builtin write these rollouts"):
+    with pytest.warns(UserWarning, match="did builtin sample these rollouts"):
         explain_rollouts("builtin", file, methods=["surprise"])

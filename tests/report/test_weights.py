@@ -294,12 +294,12 @@ def test_every_method_of_the_rollouts_can_be_shaded_by():
     ("reliability", "words"),
     [
         (0.7, "agree: rank correlation +0.70."),
-        (0.3, "agree only in part: rank correlation +0.30, much of what they say is chance."),
-        (0.05, "do not agree: rank correlation +0.05, so that what they say is mostly chance."),
-        (-0.1, "do not agree: rank correlation \N{MINUS SIGN}0.10, so that what they say is mostly chance."),
+        (0.3, "agree only in part: rank correlation +0.30, so the weights are partly chance."),
+        (0.05, "do not agree: rank correlation +0.05, so the weights are mostly chance."),
+        (-0.1, "do not agree: rank correlation \N{MINUS SIGN}0.10, so the weights are mostly chance."),
         (
             -0.54,
-            "go against each other: rank correlation \N{MINUS SIGN}0.54, so that a few responses decide which tokens weigh more.",
+            "contradict each other: rank correlation \N{MINUS SIGN}0.54, so a few responses decide which tokens weigh more.",
         ),
     ],
 )

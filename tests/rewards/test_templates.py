@@ -41,16 +41,16 @@ def test_choices_are_lettered() -> None:
     assert "Which?\n\n(A) one\n(B) two\n(C) three\n\nPlease" in prompt
     with pytest.raises(ValueError, match="needs 2 to 26 options, not 0"):
         CHOICE.fill("Which?")
-    with pytest.raises(ValueError, match="no place for options"):
+    with pytest.raises(ValueError, match="no placeholder for options"):
         CODE.fill("Write", ["a", "b"])
 
 
 def test_bad_templates_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"places \['', 'question'\]"):
+    with pytest.raises(ValueError, match=r"placeholders \['', 'question'\]"):
         Template("t", "{question} in \\boxed{}", "math", "boxed")
     with pytest.raises(ValueError, match=r"needs \{question\}"):
         Template("t", "no place", "math", "boxed")
     with pytest.raises(ValueError, match="grader='maths'"):
         Template("t", "{question}", "maths", "boxed")
-    with pytest.raises(ValueError, match="no template is called 'x'; there are math,"):
+    with pytest.raises(ValueError, match="there is no template 'x'; there are math,"):
         template("x")

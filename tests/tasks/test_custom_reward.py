@@ -141,7 +141,7 @@ def test_what_is_no_reward_function_is_refused(place, name, words):
 
 
 def test_places_that_are_not_there(tmp_path):
-    with pytest.raises(RewardError, match="name the function in it too"):
+    with pytest.raises(RewardError, match="name the function too"):
         CustomReward("my.py")
     with pytest.raises(ValueError, match="there is no such file"):
         CustomReward(f"{tmp_path}/none.py:f")

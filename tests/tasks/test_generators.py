@@ -64,7 +64,7 @@ def test_shots_can_show_the_running_totals() -> None:
     gold = problem.answer
     assert task.grade(problem, f" 1 + 2 = 3. The answer is {gold}.\nQuestion").score == 1.0
     assert task.grade(problem, f" {gold}").reason == "no final answer"
-    with pytest.raises(ValueError, match="no working is known for count_bits; there is one for chain_sum"):
+    with pytest.raises(ValueError, match="there is no working for count_bits; there is one for chain_sum"):
         get_task("reasoning-gym:count_bits?shots=2&working=true")
     with pytest.raises(ValueError, match="the working is shown in shots"):
         get_task(SPEC + "&working=true")
@@ -74,7 +74,7 @@ def test_other_workings_by_hand() -> None:
     assert running_totals({"metadata": {"expression": "4 + 5 - 1"}}) == "4 + 5 = 9, 9 - 1 = 8"
     assert running_totals({"metadata": {"expression": "6 * 2 * 3"}}) == "6 * 2 = 12, 12 * 3 = 36"
     assert divisions({"metadata": {"numbers": [12, 18]}}) == "18 = 1 * 12 + 6, 12 = 2 * 6 + 0"
-    with pytest.raises(ValueError, match="for two numbers, not 3"):
+    with pytest.raises(ValueError, match="needs two numbers, not 3"):
         divisions({"metadata": {"numbers": [4, 6, 8]}})
 
 

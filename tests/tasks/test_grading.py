@@ -28,7 +28,7 @@ def test_a_task_grades_what_it_made() -> None:
 
 def test_what_cannot_be_graded_is_named() -> None:
     problem = Problem("p", "Q", "1", "taste")
-    with pytest.raises(ValueError, match="p: no grader is called 'taste' here; there are math, code, choice"):
+    with pytest.raises(ValueError, match="p: there is no grader 'taste'; there are math, code, choice"):
         grade_batch([problem], ["1"])
     with pytest.raises(ValueError, match=r"p: nothing grades 'taste' \(there is no task 'taste'"):
         grade_problem(problem, "1")

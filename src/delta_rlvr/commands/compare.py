@@ -1,4 +1,4 @@
-"""`delta-rlvr compare`: the same run for several methods and seeds, and what the difference is worth."""
+"""`delta-rlvr compare`: the same run for several methods and seeds, and a test of the difference."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from delta_rlvr.training.plan import Plan
 from delta_rlvr.words import comma_list, command_line
 
 
-def run(arguments: list[str]) -> int:
-    """The subcommand."""
+def own_options() -> argparse.ArgumentParser:
+    """Return the parser of the options that `train` does not have."""
     parser = argparse.ArgumentParser(prog="delta-rlvr compare", add_help=False, allow_abbrev=False)
     parser.add_argument("--methods", required=True)
     parser.add_argument("--seeds", default="3")
@@ -31,11 +31,15 @@ def run(arguments: list[str]) -> int:
     parser.add_argument("--only")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--without-signal", "--without_signal", action="store_true")
-    mine, theirs = parser.parse_known_args(arguments)
-    if not mine.seeds.isdecimal() or int(mine.seeds) < 1:  # a list of them is a natural guess
+    return parser
+
+
+def run(arguments: list[str]) -> int:
+    mine, theirs = own_options().parse_known_args(arguments)
+    if not mine.seeds.isdecimal() or int(mine.seeds) < 1:  # some give a list
         raise ValueError(
-            f"--seeds {mine.seeds}: give how many seeds, at least 1. They count up from --seed: --seed 1 --seeds 2 takes the seeds "
-            "1 and 2"
+            f"--seeds {mine.seeds}: give the number of seeds, at least 1. They count up from --seed: --seed 1 --seeds 2 runs seeds 1 "
+            "and 2"
         )
     numbers: dict[str, Any] = {}
     for name in ("tuning_seeds", "pass_at", "parallel", "only"):
@@ -64,7 +68,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _list(plan: Plan) -> None:
-    """The runs, one command a line, and the command that concludes: a script of a shell."""
+    """Print a shell script: one command per run, then the command that compares them."""
     words = ["delta-rlvr", *plan.words()]
     if plan.tuning:
         print("# learning rates to choose from:")
@@ -87,7 +91,7 @@ def _rates(text: str) -> list[float]:
 
 
 def show(done: ComparedRuns, console: Console) -> None:
-    """The tables, the conclusion, and where the report is."""
+    """Print the tables, the conclusion and the path of the report."""
     console.print(_table(done.table, done.title, console))
     if done.beside:
         console.print(_beside(**done.beside))
@@ -97,7 +101,7 @@ def show(done: ComparedRuns, console: Console) -> None:
 
 
 def _table(compared: SeedTable, title: str, console: Console) -> Table:
-    """A user rule may have a long name, which must not be cut: where there is no room, it goes on in a new line after its file."""
+    """Return the table of scores. A long name of a user rule is broken after its file where there is no room for it."""
     unit = compared.unit
     for end_of_file in (".py:", ".py:\n"):
         table = Table(
@@ -120,7 +124,7 @@ def _table(compared: SeedTable, title: str, console: Console) -> Table:
 
 
 def _beside(title: str, rows: list[list[str]], caption: str) -> Table:
-    """Greedy beside sampled, pass@k and entropy."""
+    """Return the table of sampled and greedy scores, pass@k and entropy."""
     table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
     headings, *lines = rows
     table.add_column(headings[0], overflow="fold")

@@ -1,4 +1,4 @@
-"""`delta-rlvr completion SHELL`: what a shell needs to complete what you type."""
+"""`delta-rlvr completion SHELL`: print the code for completion in a shell."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ INSTALL = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = "to have it always:\n" + "".join(f"  {line}\n" for line in INSTALL.values())
+    parser.epilog = "to install it:\n" + "".join(f"  {line}\n" for line in INSTALL.values())
     parser.add_argument("shell", choices=list(INSTALL))
 
 
 def run(options: argparse.Namespace) -> int:
-    """The subcommand."""
     known = {command: options_of(command) for command in EXTRAS}
     print(_fish(known) if options.shell == "fish" else _bash(known, zsh=options.shell == "zsh"))
     return 0
@@ -33,16 +32,14 @@ def run(options: argparse.Namespace) -> int:
 def options_of(command: str) -> list[str]:
     """Every option of a command, with its dashes."""
     if command in TRAIN_LIKE:
+        from delta_rlvr.commands import compare
         from delta_rlvr.commands.options import known_options
 
         own = {
             "train": ["--help-all"],
-            "compare": [
-                *("--methods", "--seeds", "--learning-rates", "--tuning-seeds", "--pass-at"),
-                *("--parallel", "--only", "--list", "--without-signal"),
-            ],
+            "compare": [action.option_strings[0] for action in compare.own_options()._actions],
+            "doctor": ["--no-steps", "--processes"],
         }
-        own["doctor"] = ["--no-steps", "--processes"]
         return sorted({f"--{name}" for name in known_options()} | {"--config", "--help", *own[command]})
     parser = argparse.ArgumentParser()
     if command != "completion":

@@ -1,4 +1,4 @@
-"""`delta-rlvr doctor`: can this run start, will it fit, how long will it take? "ready", or what to change."""
+"""`delta-rlvr doctor`: check whether a run can start and fits, and estimate its time. Ends with "ready" or what to change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from delta_rlvr.exit_codes import ExitCode
 
 
 def run(arguments: list[str]) -> int:
-    """The subcommand. Each engine's part is imported where it is needed: they live in environments of their own."""
+    """The subcommand. TRL's and verl's parts are imported only when needed: the two live in separate environments."""
     own, rest = own_options(arguments)
     checks = Checklist()
     code = _look_at_launch(own.config, rest, checks) if own.config else None
@@ -27,20 +27,20 @@ def run(arguments: list[str]) -> int:
 
 
 def _look_at_launch(config: str, words: list[str], checks: Checklist) -> ExitCode | None:
-    """Where the file is verl's; None where it is not."""
+    """Check a launch of verl; return None where the file is not verl's."""
     from delta_rlvr.doctor.verl import look_at_launch, read_overrides
 
     launch = read_overrides(Path(config))
     if launch is None:
         return None
     if words and isinstance(launch, dict):
-        raise ValueError(f"{words[0]}: further settings go with a file of overrides; write them into {config}")
+        raise ValueError(f"{words[0]}: settings can be added only to a file of overrides; write this one into {config}")
     look_at_launch([*launch, *words] if isinstance(launch, list) else launch, checks)
     return ExitCode.BAD_INPUT
 
 
 def own_options(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Our options (the config file may be the first word), and the rest: options of `train`, or verl's overrides."""
+    """Split the words into options of doctor (the first word may be the config file) and options of `train` or verl's overrides."""
     words = list(arguments)
     if words and not words[0].startswith("-"):
         words.insert(0, "--config")
@@ -58,5 +58,5 @@ def own_options(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
             "doctor runs as one process: start it without torchrun or accelerate launch, with --processes N"
         )
     if "--resume" in rest:
-        raise ValueError("--resume: doctor looks at new runs; leave it out")
+        raise ValueError("--resume: doctor checks new runs only; leave it out")
     return own, rest

@@ -1,4 +1,4 @@
-"""`delta-rlvr evaluate`: sample and score, score again, compare, choose a checkpoint, list the benchmarks."""
+"""`delta-rlvr evaluate`: sample and score a model, rescore samples, compare results, select a checkpoint, list benchmarks."""
 
 from __future__ import annotations
 
@@ -38,27 +38,26 @@ from rlvr_graders.extract import EXTRACTORS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `delta-rlvr evaluate`."""
     parser.description = (
-        "Sample a model on benchmarks, grade, average, compare. Stopped half-way, the same command goes on where it "
-        "was. Exit codes: 0 complete, 1 failed, 2 bad input, 3 some samples failed and are named, 130 interrupted."
+        "Samples a model on benchmarks, grades the answers, averages and compares scores. If it is interrupted, the same command "
+        "resumes. Exit codes: 0 complete, 1 failed, 2 bad input, 3 some samples failed and are named, 130 interrupted."
     )
     what = parser.add_argument_group("what to do (without any of these: sample and score)").add_argument
     what(
         "--list",
         action="store_true",
-        help="show the benchmarks and where their data is looked for; with --select: checkpoints without a result",
+        help="list the benchmarks and where their data is expected; with --select: list checkpoints without a result",
     )
     what("--samples", metavar="FILE", help="score stored completions (.jsonl, or a result .json); needs no model")
     what(
         "--compare",
         nargs="+",
         metavar="RESULT",
-        help="compare results with the first one, as a table of methods and benchmarks; NAME=RESULT names a row, several results of "
-        "one method (seeds) are joined by commas; --output FILE.md,FILE.tex,FILE.csv,FILE.json writes it",
+        help="compare results with the first one, in a table of methods and benchmarks; NAME=RESULT names a row; commas join several "
+        "results of one method (seeds); --output FILE.md,FILE.tex,FILE.csv,FILE.json writes the table",
     )
-    what("--select", metavar="RUN", help="evaluate a run's checkpoints and choose by --rule")
-    what("--rule", default=PAPER_RULE, help="what --select goes by (default: %(default)s, the paper's)")
+    what("--select", metavar="RUN", help="evaluate the checkpoints of a run and select one by --rule")
+    what("--rule", default=PAPER_RULE, help="the rule of --select (default: %(default)s, the paper's)")
 
     asked = parser.add_argument_group("model and questions").add_argument
     asked("--model", help="folder, hub id, builtin (default), or the server's name for it")
@@ -66,31 +65,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--benchmarks",
         default="",
         metavar="A,B",
-        help="names of --list, files (.jsonl, .jsonl.gz, .json, .csv, .parquet; FILE?question=COLUMN&answer=COLUMN names the columns), "
-        "task:SPEC",
+        help="names from --list, files (.jsonl, .jsonl.gz, .json, .csv, .parquet; FILE?question=COLUMN&answer=COLUMN names the "
+        "columns), task:SPEC",
     )
     asked("--preset", choices=list(PRESETS), help="the paper's benchmarks and sampling settings")
     asked("--limit", type=int, metavar="N", help="only the first N questions of each benchmark")
     asked("--style", choices=["auto", "chat", "plain"], default="auto", help="chat template or plain text")
-    asked(
-        "--template", metavar="NAME", help=f"another prompt template than the benchmark's own: {', '.join(TEMPLATES)}"
-    )
+    asked("--template", metavar="NAME", help=f"prompt template in place of the benchmark's own: {', '.join(TEMPLATES)}")
     asked(
         "--template_text",
         metavar="TEXT",
-        help="a prompt of your own, with {question} where the question goes; it asks for \\boxed{}, 'Answer: X' or '#### X', "
-        "or --extract says where the answer stands",
+        help="a custom prompt, with {question} where the question goes; it asks for \\boxed{}, 'Answer: X' or '#### X', "
+        "otherwise --extract says where the answer stands",
     )
     asked(
         "--extract",
         choices=list(EXTRACTORS),
         metavar="WHERE",
-        help=f"where the answer to --template_text stands: {', '.join(EXTRACTORS)}",
+        help=f"where the answer stands in responses to --template_text: {', '.join(EXTRACTORS)}",
     )
     asked(
         "--reward",
         metavar="PLACE",
-        help="another judge: math-verify, or a function of your own as my.py:function or package.module:function (TRL's signature)",
+        help="reward in place of the grader: math-verify, or a custom function as my.py:function or package.module:function (TRL's "
+        "signature)",
     )
 
     drawn = parser.add_argument_group(
@@ -101,7 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     drawn("--temperature", type=float, metavar="T")
     drawn("--top-p", type=float, metavar="P")
     drawn("--seed", type=int, metavar="S")
-    drawn("--stop", action="append", metavar="TEXT", help="ends a completion; may be given repeatedly")
+    drawn("--stop", action="append", metavar="TEXT", help="a text that ends a completion; can be repeated")
 
     local = parser.add_argument_group("model in this process").add_argument
     local("--batch-size", type=int, default=16, metavar="N", help="samples at once (default: 16)")
@@ -117,20 +115,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="chat goes through the server's chat template (default: chat; completions for a template of plain text)",
     )
     server("--concurrency", type=int, default=32, metavar="N", help="requests at once (default: 32)")
-    server("--timeout", type=float, default=3600.0, metavar="S", help="seconds a request may take")
-    server("--retries", type=int, default=5, metavar="N", help="further tries of a failed request")
+    server("--timeout", type=float, default=3600.0, metavar="S", help="longest time of a request, in seconds")
+    server("--retries", type=int, default=5, metavar="N", help="retries of a failed request")
     server(
-        "--api-key-env", default="OPENAI_API_KEY", metavar="NAME", help="variable that holds the key, if one is needed"
+        "--api-key-env",
+        default="OPENAI_API_KEY",
+        metavar="NAME",
+        help="environment variable with the API key, if one is needed",
     )
     parser.add_argument(
         "--output",
         metavar="PATH",
-        help="a folder, or a .json file (default: evaluations/MODEL, evaluations/RUN-MODEL for a model of a run; --compare: none)",
+        help="a folder or a .json file (default: evaluations/MODEL, or evaluations/RUN-MODEL for a model of a run; --compare: none)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """The subcommand."""
     console = make_console(160)
     if args.list and not args.select:
         print("\n".join(display.listed()))
@@ -143,12 +143,12 @@ def run(args: argparse.Namespace) -> int:
     progress = _progress(request, console)
     if args.samples:
         result, target = rescore(args.samples, request, progress)
-        return _finish(result, target, console, "Sample them, and score the file again.")
+        return _finish(result, target, console, "Sample these, then score the file again.")
     return _finish(evaluate_model(request, progress), request.target, console)
 
 
 def request_of(args: argparse.Namespace) -> EvaluationRequest:
-    """What was given, as the library takes it."""
+    """Return the options as a request to the library."""
     given = {one.name: getattr(args, one.name) for one in fields(EvaluationRequest)}
     given["benchmarks"] = comma_list(args.benchmarks)
     return EvaluationRequest(**{name: value for name, value in given.items() if value is not None})
@@ -160,14 +160,14 @@ def _progress(request: EvaluationRequest, console: Console) -> ConsoleProgress:
 
 
 def _finish(
-    result: EvaluationResult, target: Path, console: Console, again: str = "The same command tries only these again."
+    result: EvaluationResult, target: Path, console: Console, again: str = "The same command retries only these."
 ) -> int:
     console.print(display.result_table(result))
     for name, numbers in result.document["benchmarks"].items():
         if "questions_of_benchmark" in numbers:
             whole = numbers["questions_of_benchmark"]
             console.print(
-                f"{shown_spec(name)}: {numbers['questions_asked']} of its {whole} questions: not the benchmark's score"
+                f"{shown_spec(name)}: {numbers['questions_asked']} of its {whole} questions: not a score on the whole benchmark"
             )
         notes = (numbers.get("note"), numbers.get("interval_note"), display.unanswered(numbers))
         for note in filter(None, notes):
@@ -188,11 +188,11 @@ def _finish(
 
 def _compare(args: argparse.Namespace, console: Console) -> int:
     if len(args.compare) < 2:
-        raise EvaluationError("--compare needs at least two results: the baseline first")
+        raise EvaluationError("--compare needs at least two results, the baseline first")
     wrong = [path for path in comma_list(args.output or "") if Path(path).suffix not in (".json", *FORMATS)]
     if wrong:
         raise EvaluationError(
-            f"--output {wrong[0]}: a comparison is written as {', '.join((*FORMATS, '.json'))}; several files are joined by commas"
+            f"--output {wrong[0]}: a comparison is written as {', '.join((*FORMATS, '.json'))}; separate several files by commas"
         )
     named = [_named_results(text) for text in args.compare]
     sides = {name: [EvaluationResult.load(path) for path in comma_list(paths)] for name, paths in named}
@@ -223,7 +223,7 @@ def _compare(args: argparse.Namespace, console: Console) -> int:
 
 
 def _named_results(text: str) -> tuple[str, str]:
-    """NAME=RESULT,RESULT, or results that are called as they are written."""
+    """Split NAME=RESULT,RESULT; without a NAME the results are named by their text."""
     name, equals, paths = text.partition("=")
     return (name, paths) if equals and "/" not in name and paths else (text, text)
 
@@ -232,7 +232,7 @@ def _select(args: argparse.Namespace, request: EvaluationRequest, console: Conso
     rule = SelectionRule.parse(args.rule)
     progress = _progress(request, console)
     if args.server:
-        raise EvaluationError("--select loads each checkpoint itself: it cannot go through a server")
+        raise EvaluationError("--select loads each checkpoint in this process: leave --server out")
 
     def say(text: str) -> None:
         console.print(text, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What a person sees: progress with the time that is left, and tables. Plain lines where there is no terminal."""
+"""The tables and notes that `delta-rlvr evaluate` prints."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _GRADERS = ("math", "code", "choice")
 
 
 def listed() -> list[str]:
-    """Every benchmark by how it is graded, with its number of questions and where its data is."""
+    """Return the lines that list all benchmarks by grader, with the number of questions and where the data is."""
     column = max(map(len, [*BENCHMARKS, *BUILT_IN])) + 2
     lines = [f"{VARIABLE} = {os.environ.get(VARIABLE, '(not set)')}"]
 
-    def entry(name: str, questions: str, said: str) -> None:
+    def entry(name: str, questions: str, text: str) -> None:
         lead = f"  {name:<{column}}{questions:>5}  "
         lines.extend(
             textwrap.wrap(
-                said,
+                text,
                 _COLUMNS,
                 initial_indent=lead,
                 subsequent_indent=" " * len(lead),
@@ -55,14 +55,14 @@ def listed() -> list[str]:
     lines += ["", "built in, endless (--limit asks for more or fewer):"]
     for name in BUILT_IN:
         entry(name, str(TASK_QUESTIONS), "its own grader")
-    lines += ["", "of your own:"]
+    lines += ["", "your own:"]
     entry("FILE", "all", "any .jsonl, .json, .csv or .parquet of {problem, answer}")
-    entry("task:SPEC", "", "any task that `train` takes; its held-out problems")
+    entry("task:SPEC", "", "the held-out problems of any task that `train` takes")
     return lines
 
 
 def result_table(result: EvaluationResult) -> Table:
-    """Scores in percent, or mean rewards of a custom function, with intervals."""
+    """Return the table of scores (in percent, or mean custom rewards) with their intervals."""
     document = result.document
     k = document["settings"]["samples"]
     unit = score_unit(result.own_reward)
@@ -105,37 +105,36 @@ def result_table(result: EvaluationResult) -> Table:
 
 
 def unanswered(numbers: Mapping[str, Any]) -> str | None:
-    """A sentence where nearly all responses have no answer: what was asked, and how to ask otherwise. Such a score says more about the
-    prompt than about the model."""
+    """Return a note if nearly all responses have no answer: the score then says more about the prompt than about the model."""
     share, template = numbers.get("without_answer"), numbers.get("template")
     of_a_task = (numbers.get("source") or {}).get("task") is not None
     if share is None or share < _NEARLY_ALL or (template is None and not of_a_task):
         return None
     if numbers["truncated"] >= _NEARLY_ALL:
-        return "nearly all responses were cut off before an answer: --max-tokens gives them more room"
+        return "nearly all responses were cut off before an answer: raise --max-tokens"
     if of_a_task:
         return (
-            "nearly all responses have no answer where it is looked for. The prompt was the task's own: if training had a --template, "
-            "--template_text or --extract, give the same here"
+            "nearly all responses have no answer where the grader looks for it. The prompt was the task's own: if training used "
+            "--template, --template_text or --extract, give the same here"
         )
     prompt = str(numbers["prompt"]).replace("{{", "{").replace("}}", "}").replace("\n", "\\n")
     which = "your own" if template == "own" else f"the template {template!r}"
     return (
-        f"nearly all responses have no answer where it is looked for ({numbers['extract']}). The prompt was {which}: {prompt} "
-        "(A model that was trained on other prompts needs those: --template NAME, or --template_text TEXT with --extract PLACE, or "
-        "--reward FILE.py:NAME for a reward of your own)"
+        f"nearly all responses have no answer where the grader looks for it ({numbers['extract']}). The prompt was {which}: {prompt} "
+        "(If the model was trained on another prompt, give it: --template NAME, or --template_text TEXT with --extract PLACE. For a "
+        "custom reward: --reward FILE.py:NAME)"
     )
 
 
 def _sampling(settings: Mapping[str, Any]) -> str:
-    """How the samples were drawn, as far as the result knows."""
+    """Return the sampling settings that the result knows, in words."""
     words = {"temperature": "temperature {:g}", "top_p": "top-p {:g}", "max_tokens": "up to {} tokens"}
     known = {key: text for key, text in words.items() if settings.get(key) is not None}
     return "".join(f", {text.format(settings[key])}" for key, text in known.items())
 
 
 def method_table(scores: ScoreTable) -> Table:
-    """Methods and benchmarks, the best of each in bold."""
+    """Return the table of methods and benchmarks, with the best of each benchmark in bold."""
     table = Table(title="methods x benchmarks", caption=scores.caption)
     add_columns(table, ("method", *scores.columns), left=("method",))
     for name, cells in scores.rows.items():
@@ -149,7 +148,7 @@ def method_table(scores: ScoreTable) -> Table:
 
 
 def comparison_table(comparisons: Sequence[Comparison]) -> Table:
-    """One row per candidate, against one baseline."""
+    """Return the table that compares each candidate with the baseline."""
     baseline = comparisons[0]
     unit = baseline.unit
     table = Table(

@@ -1,4 +1,4 @@
-"""`delta-rlvr explain`: show which tokens of your own rollouts would get the credit, and which changed the chance of success."""
+"""`delta-rlvr explain`: show which tokens of given rollouts would get credit, and which changed the chance of success."""
 
 from __future__ import annotations
 
@@ -14,44 +14,45 @@ from delta_rlvr.words import comma_list
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`delta-rlvr explain --model M --rollouts FILE`"""
-    parser.description = "Which tokens of given rollouts would get the credit."
+    parser.description = "Shows which tokens of given rollouts would get the credit."
     add = parser.add_argument
     add("--model", required=True, help='"builtin", a folder, or a name that transformers can load')
     add("--rollouts", required=True, metavar="FILE", help=f"{FORMATS}; docs/report.md has the keys")
-    add("--reward_key", metavar="NAME", help="which reward, where the file has several")
-    add("--prompt_key", metavar="NAME", help="what your lines or columns call the prompt")
-    add("--response_key", metavar="NAME", help="what they call the response")
+    add("--reward_key", metavar="NAME", help="key or column of the reward, where the file has several")
+    add("--prompt_key", metavar="NAME", help="key or column of the prompt")
+    add("--response_key", metavar="NAME", help="key or column of the response")
     add("--output", default="explain.html", help="the page to write (default: %(default)s)")
     add("--title", help="the page's title")
-    add("--temperature", type=float, default=1.0, help="what the rollouts were sampled with")
-    add("--chat", action="store_true", help="put prompts into the tokenizer's chat template")
+    add("--temperature", type=float, default=1.0, help="temperature at which the rollouts were sampled")
+    add("--chat", action="store_true", help="apply the tokenizer's chat template to the prompts")
     add(
         "--methods",
         "--method",
         default="delta,dapo-ft,grpo",
-        help="methods whose weights to show, with commas, the first one first; settings after '?', a rule of your own as "
-        "my_rules.py:MyRule (default: %(default)s)",
+        help="methods whose weights to show, separated by commas; the page opens with the first. Settings follow after '?'; a user "
+        "rule is my_rules.py:MyRule (default: %(default)s)",
     )
     add(
         "--measured",
         type=int,
         metavar="N",
-        help="measure the credit of tokens too, with N continuations per response on average, such as 256 (evidence/docs/studies.md)",
+        help="also measure the credit of tokens, with N continuations per response on average, such as 256 (evidence/docs/studies.md)",
     )
     add(
         "--task",
         metavar="T",
-        help="with --measured: the task whose grader judges continuations against the `answer` of their line",
+        help="with --measured: the task whose grader compares continuations with the `answer` of their line",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """The subcommand."""
     from transformers.utils import logging
 
-    logging.disable_progress_bar()  # the bundled policy loads in no time, and its bar would stay on the screen
+    logging.disable_progress_bar()  # it would stay on the screen
     if (args.measured is None) != (args.task is None):
-        raise ValueError("--measured and --task belong together: the number of continuations, and what judges them")
+        raise ValueError(
+            "--measured (how many continuations) and --task (which judges them) belong together: give both"
+        )
     measure = None
     if args.measured is not None:
         from delta_evidence.commands.explain_measured import Continued
@@ -74,5 +75,5 @@ def run(args: argparse.Namespace) -> int:
             response_key=args.response_key,
             measure=measure,
         ).write_page(args.output, args.title)
-    print(f"{page} (the page that was there is replaced)" if replaced else page)
+    print(f"{page} (replaces the page that was there)" if replaced else page)
     return 0

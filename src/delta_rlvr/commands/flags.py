@@ -1,4 +1,4 @@
-"""Options as they are typed: what a mistyped one may mean, and the library's words for arguments (`name=value`, `name`) as flags."""
+"""Options as they are typed: suggestions for a mistyped one, and the library's argument names in messages written as flags."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _SAME_THING = (
     ("method", "methods"),
     ("seed", "seeds"),
 )
-"""Options that say the same in different commands."""
+"""Options with the same meaning in different commands."""
 
-# Where a message begins or advises; a setting within a spec is neither: delta?scope=group, problems.csv (template=math).
+# `name=value` at the start of a message or after a word of advice. Settings within a spec must not match:
+# delta?scope=group, problems.csv (template=math).
 _GIVEN = re.compile(
     r"(?:^|(?<=\bgive )|(?<=\bor )|(?<=\buse )|(?<=\bset ))(\w+)=('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[-+]?\w[\w.+-]*\b)"
 )
@@ -28,7 +29,9 @@ _NAMED = re.compile(r"`(\w+)`")
 
 
 def as_flags(text: str, options: Mapping[str, str]) -> str:
-    """model='x' becomes --model x, and `steps` becomes --steps. `options`: the flag of each argument."""
+    """Return the message with arguments written as flags: model='x' becomes --model x, and `steps` becomes --steps.
+
+    `options` maps each argument to its flag."""
 
     def given(match: re.Match[str]) -> str:
         name, value = match.groups()
@@ -45,8 +48,8 @@ def _plain(value: str) -> str:
 
 
 def option_hint(name: str, known: Mapping[str, str], lists_them: str) -> str:
-    """What may be meant by an option that a command does not have. `known`: how each is written, by its name without dashes in
-    front; `lists_them`: the command that lists them."""
+    """Suggest an option for an unknown one. `known` maps option names without leading dashes to how they are written;
+    `lists_them` is the command that lists the options."""
     spelled = {one.replace("-", "_"): written for one, written in known.items()}
     wanted = name.lstrip("-").replace("-", "_")
     same = next((names for names in _SAME_THING if wanted in names), ())

@@ -1,4 +1,4 @@
-"""`delta-rlvr methods`: the methods by name, what one can be set to, and whether a user rule passes the checks."""
+"""`delta-rlvr methods`: list the methods, show the settings of one, and check a user rule."""
 
 from __future__ import annotations
 
@@ -23,28 +23,27 @@ _GROUPS: tuple[tuple[str, Callable[[Method], bool]], ...] = (
     ("baselines of the DelTA paper", lambda one: one.paper.startswith("App. J")),
     ("DelTA, changed in one place", lambda one: one.name.startswith("delta-")),
     ("methods of other papers", lambda one: one.paper.startswith("arXiv")),
-    ("what perfect or measured credit would do", lambda one: not {"decisive", "measured"}.isdisjoint(one.rule.needs)),
+    ("perfect or measured credit, as a reference", lambda one: not {"decisive", "measured"}.isdisjoint(one.rule.needs)),
     ("others", lambda one: True),
 )
-"""What `delta-rlvr methods` groups by: a method is in the first group that it belongs to."""
+"""The headings of `delta-rlvr methods`. A method is listed under the first that applies."""
 _FURTHER = (
-    "`delta-rlvr methods NAME`: what it needs, where it runs, what can be set.",
-    "A rule of your own: `delta-rlvr methods my_rules.py:MyRule --check` tries it.",
+    "`delta-rlvr methods NAME`: what the method needs, where it runs, its settings.",
+    "`delta-rlvr methods my_rules.py:MyRule --check`: test your own rule.",
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("method", nargs="?", help="one method (or my_rules.py:MyRule): what it needs and what can be set")
+    add("method", nargs="?", help="show what this method (or my_rules.py:MyRule) needs, and its settings")
     add(
         "--check",
         action="store_true",
-        help="try the method's rule on small batches: padding, order, packing, ranks, empty sides and the like",
+        help="test the method's rule on small batches: padding, order, packing, ranks, empty sides and so on",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """The subcommand."""
     if options.method is None:
         if options.check:
             raise ValueError("--check: name the method, as in `delta-rlvr methods my_rules.py:MyRule --check`")
@@ -58,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def grouped(methods: Iterable[Method]) -> dict[str, list[Method]]:
-    """The methods by heading: those to begin with lead."""
+    """Return the methods by heading, those to begin with first."""
     groups: dict[str, list[Method]] = {heading: [] for heading, _ in _GROUPS}
     for one in methods:
         groups[next(heading for heading, belongs in _GROUPS if belongs(one))].append(one)
@@ -67,21 +66,21 @@ def grouped(methods: Iterable[Method]) -> dict[str, list[Method]]:
 
 
 def listed(methods: Iterable[Method]) -> list[str]:
-    """Every method with what it is and where it is from, in groups."""
+    """Return the lines that list the methods in groups, each with what it is and its paper."""
     groups = grouped(methods)
     column = max(len(one.name) for group in groups.values() for one in group) + 4
     lines = []
     for heading, group in groups.items():
         lines.append(f"{heading}:")
         for one in group:
-            said = f"{one.about} ({one.paper})" if one.paper.startswith(_PAPERS) else one.about
+            about = f"{one.about} ({one.paper})" if one.paper.startswith(_PAPERS) else one.about
             lead = f"  {one.name}".ljust(column)
-            lines += textwrap.wrap(said, _COLUMNS, initial_indent=lead, subsequent_indent=" " * column)
+            lines += textwrap.wrap(about, _COLUMNS, initial_indent=lead, subsequent_indent=" " * column)
     return [*lines, "", *_FURTHER]
 
 
 def check(method: Method) -> int:
-    """Try the method's rule; what it was tried on, or what it broke."""
+    """Test the method's rule, print what passed or what failed, and return the exit code."""
     from delta_rlvr.testing import RuleBroken, check_rule, spread_of_weights
 
     try:
@@ -105,7 +104,7 @@ def check(method: Method) -> int:
 
 
 def show(method: Method) -> None:
-    """One method in words."""
+    """Print one method: what it is, what it needs, where it runs, and its settings."""
     print(f"{method.name}: {method.about or type(method.rule).__name__}")
     if method.paper:
         in_paper = "the DelTA paper, " if method.paper.startswith(("Table", "Fig", "App")) else ""
@@ -115,7 +114,7 @@ def show(method: Method) -> None:
     print(
         "\n  ".join(["runs on:", *engines])
         if engines
-        else "runs on: no engine; a loop of your own can give what it needs"
+        else "runs on: no engine; your own training loop can supply what it needs"
     )
     known = {one.name: getattr(method.rule, one.name) for one in fields(method.rule)}
     rule = WIDER.get(type(method.rule), type(method.rule))(**known)  # it has every setting that the method takes
@@ -128,7 +127,7 @@ def show(method: Method) -> None:
 
 
 def _field_docs(kind: type) -> dict[str, str]:
-    """The docstring under each field, where the source is at hand."""
+    """Return the docstring under each field, where the source is available."""
     docs: dict[str, str] = {}
     for base in reversed(kind.__mro__[:-1]):
         try:

@@ -1,4 +1,4 @@
-"""Names on a command line, checked before torch and an engine are loaded, so that a slip is reported at once and not after seconds."""
+"""Check the names on a command line before torch and an engine are loaded, so that a typo is reported at once."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from delta_rlvr.words import comma_list
 
 
 def check_names(arguments: Sequence[str]) -> None:
-    """Refuse wrong names of methods, tasks, templates, rewards and models, as far as they can be known without loading anything.
-    Whatever passes is checked again, in full, where it is used."""
+    """Refuse wrong names of methods, tasks, templates, rewards and models, as far as they can be checked without loading anything.
+    The full check is made where each name is used."""
     for name in [*_values(arguments, "method"), *_listed(arguments, "methods"), *_listed(arguments, "show_methods")]:
         check_method_name(name)
     rewards = list(_values(arguments, "reward"))
-    # Rows need no answer where a custom reward judges, which a settings file may name too.
+    # Rows need no answer if there is a custom reward. A settings file may name one too.
     graded = not rewards and not list(_values(arguments, "config"))
     for spec in _values(arguments, "task"):
         check_task_name(spec)
         check_rows(spec, graded)
     for spec in rewards:
         if "," in spec:
-            raise ValueError(f"reward={spec!r}: give one function; it may add several rewards up")
+            raise ValueError(f"reward={spec!r}: give one function; it can return the sum of several rewards")
         check_place(spec)
     name_of, text, extract = (next(_values(arguments, name), None) for name in ("template", "template_text", "extract"))
     chosen_template(name_of, text, extract, graded)
-    if not list(_values(arguments, "server")):  # which has names of its own
+    if not list(_values(arguments, "server")):  # a server has its own model names
         for name in _values(arguments, "model"):
             check_model_name(name)
     check_trackers([*_listed(arguments, "report_to")])
@@ -44,13 +44,13 @@ def check_names(arguments: Sequence[str]) -> None:
         for file in _values(arguments, option):
             if not Path(file).is_file():
                 raise FileNotFoundError(f"{option}={file!r}: there is no such file{near_file(Path(file))}")
-    if "--compare" not in arguments:  # there, they are names in stored results
+    if "--compare" not in arguments:  # there they name benchmarks in stored results
         for text in _values(arguments, "benchmarks"):
             check_benchmarks(text, graded)
 
 
 def check_benchmarks(text: str, graded: bool) -> None:
-    """Refuse what --benchmarks names and nothing has."""
+    """Refuse names in --benchmarks that do not exist."""
     from delta_rlvr.evaluate.benchmarks import check_benchmark
 
     names = comma_list(text)
@@ -61,13 +61,13 @@ def check_benchmarks(text: str, graded: bool) -> None:
         if len(names) == 1 or "?" not in text:
             raise
         raise ValueError(
-            f"{error}. (Names have commas between them: a comma inside a setting is written %2C, a line break %0A. "
-            "--template_text takes both as they are)"
+            f"{error}. (Commas separate the names: write a comma inside a setting as %2C and a line break as %0A, or use "
+            "--template_text, which takes both as they are)"
         ) from None
 
 
 def check_method_name(spec: str) -> None:
-    """Refuse a name that no method has, and a rule that is not in the file named for it. Other packages are not looked into here."""
+    """Refuse an unknown method, and a user rule that its file does not have. Methods of installed plug-ins are not checked here."""
     name = spec.partition("?")[0]
     check_place(name)
     if ":" in name or name.endswith(".py") or entry_points(group=PLUGINS):
@@ -79,7 +79,7 @@ def check_method_name(spec: str) -> None:
 
 @cache
 def method_names() -> tuple[str, ...]:
-    """Every method's name, read off the source (once: that takes 50 ms): importing the rules would import torch."""
+    """Return the names of all methods. They are read from the source, which takes 50 ms: importing the rules would import torch."""
     package = Path(delta_rlvr.__file__).parent
     files = [package / "objectives" / "methods.py", *sorted((package / "credit" / "rules").glob("*.py"))]
     trees = (ast.parse(file.read_text(encoding="utf-8")) for file in files)
@@ -87,7 +87,7 @@ def method_names() -> tuple[str, ...]:
 
 
 def _registered(tree: ast.Module) -> Iterator[str]:
-    """First arguments of `register(...)` and of `Method(...)`; for a loop that registers, the first entry of each of its rows."""
+    """Yield the first argument of each `register(...)` and `Method(...)`, and the first entry of each row of a loop that registers."""
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Name(id="register" | "Method"), args=[ast.Constant(value=str(name)), *_]):
@@ -102,7 +102,7 @@ def _registered(tree: ast.Module) -> Iterator[str]:
 
 
 def _values(arguments: Sequence[str], option: str) -> Iterator[str]:
-    """What an option is given: `--option value` or `--option=value`."""
+    """Yield the values given to an option, as `--option value` or `--option=value`."""
     for word, following in zip_longest(arguments, arguments[1:]):
         name, mark, value = word.partition("=")
         if name.replace("-", "_") == f"__{option}":

@@ -1,4 +1,4 @@
-"""Flags and a settings file as a `RunRequest`, in TRL's own manner; and the library's words for arguments as flags."""
+"""Read flags and a settings file into a `RunRequest`, as TRL does; and write the arguments in messages as flags of `train`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Parser(HfArgumentParser):
         raise ValueError(f"{message} (`delta-rlvr train --help-all` lists the options)")
 
     def read(self, words: list[str], defaults: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-        """What the words, and else the defaults, give; each value of the type that its option has. And the words that are no option."""
+        """Return the values of the options in `words` or else in `defaults`, converted to their types, and the words left over."""
         for action in self._actions:
             action.default = defaults.get(action.dest, argparse.SUPPRESS)
         namespace, rest = self.parse_known_args(words)
@@ -35,7 +35,7 @@ class _Parser(HfArgumentParser):
 
 
 def read_request(arguments: list[str]) -> RunRequest:
-    """What flags give, and a YAML file behind --config. Dashes stand for underscores, and names may be shortened."""
+    """Read flags, and the YAML file of --config. Dashes and underscores are the same, and names may be abbreviated."""
     words = [part for word in arguments for part in (word.split("=", 1) if word.startswith("--config=") else [word])]
     file, settings, parser = None, {}, _Parser()
     if "--config" in words:
@@ -54,7 +54,7 @@ def read_request(arguments: list[str]) -> RunRequest:
 
 
 def _read_settings(path: str) -> dict[str, Any]:
-    """The YAML file of --config: a mapping from options to values. As in TRL, `env` sets variables of the environment."""
+    """Read the YAML file of --config, a mapping from options to values. As in TRL, `env` sets environment variables."""
     try:
         settings = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -74,7 +74,7 @@ def _read_settings(path: str) -> dict[str, Any]:
 
 
 def _hint(word: str, method: str) -> str:
-    """What may be meant by an option that `train` does not have."""
+    """Suggest an option for one that `train` does not have."""
     name = word.lstrip("-").partition("=")[0].replace("-", "_")
     if name in {one.name for one in fields(get_method(method).rule)}:
         spec = f"{method}{'&' if '?' in method else '?'}{name}=VALUE"
@@ -83,13 +83,15 @@ def _hint(word: str, method: str) -> str:
 
 
 def as_flags(text: str) -> str:
-    """A sentence of the library with the options of `train` as flags."""
+    """Return a message of the library with the options of `train` written as flags."""
     return flags.as_flags(text, {name: f"--{name}" for name in known_options()})
 
 
 def print_all_options() -> None:
-    """Every option there is, TRL's included, with the defaults of the bundled policy."""
+    """Print every option, TRL's included, with the defaults of the bundled policy."""
     parser = _Parser()
     parser.set_defaults(**COMMON_DEFAULTS, **BUILT_IN_DEFAULTS)
-    parser.description = "Defaults are those of a run of the bundled policy; `delta-rlvr train --help` has both."
+    parser.description = (
+        "Defaults are those for the bundled policy; `delta-rlvr train --help` has those for other models too."
+    )
     argparse.ArgumentParser.print_help(parser)

@@ -1,4 +1,4 @@
-"""The parser of the commands that have options of their own: either spelling of an option, and one line for a slip."""
+"""The parser of the commands that do not take TRL's options. Dashes and underscores are the same; an error is one line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from delta_rlvr.commands.flags import option_hint
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Takes dashes for underscores, and the other way round, as `train` does."""
+    """An argparse parser that treats dashes and underscores in options alike, as `train` does."""
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         return self.parse_args([self._as_known(word) for word in arguments])
@@ -24,7 +24,7 @@ class CommandParser(argparse.ArgumentParser):
         raise ValueError(f"{message} (`{self.prog} --help` lists the options)")
 
     def _as_known(self, word: str) -> str:
-        """The option as it was declared; one that nothing is like is refused here, before what is missing is."""
+        """Return the option as it was declared. Unknown options are refused here: argparse would first report missing ones."""
         name, mark, value = word.partition("=")
         if not name.startswith("--") or name == "--":
             return word
@@ -33,7 +33,7 @@ class CommandParser(argparse.ArgumentParser):
         if wanted in declared:
             return declared[wanted] + mark + value
         begun = [option for spelled, option in declared.items() if spelled.startswith(wanted)]
-        if begun:  # shortened; where several begin so, argparse names them
+        if begun:  # abbreviated; argparse reports an ambiguous one
             return begun[0] + mark + value if len(begun) == 1 else word
         known = {
             option.lstrip("-"): " or ".join(action.option_strings)

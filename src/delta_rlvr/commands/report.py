@@ -1,4 +1,4 @@
-"""`delta-rlvr report`: make one self-contained page for one or more runs."""
+"""`delta-rlvr report`: write one self-contained page about one or more runs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from delta_rlvr.words import comma_list
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`delta-rlvr report RUN [RUN ...] --output report.html`"""
-    parser.description = "One self-contained page for runs."
+    parser.description = "Writes one self-contained page about one or more runs."
     add = parser.add_argument
     add(
         "runs",
         nargs="+",
         metavar="RUN",
-        help="folder of a run, or a folder of runs such as a comparison's; several runs are compared",
+        help="run folder, or a folder of runs such as that of a comparison; several runs are compared",
     )
     add("--output", help="the page to write (default: report.html in the first run)")
     add("--title", help="the page's title")
@@ -27,13 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--shade-by",
         default="",
-        help="more methods whose weights the token view can show, with commas, such as surprise or my_rules.py:MyRule; they must "
-        "need no hidden states, and look at the rollouts that the run kept",
+        help="further methods whose weights the token view can show, separated by commas, such as surprise or my_rules.py:MyRule. "
+        "They are computed from the rollouts that the run kept, so they must not need hidden states",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """The subcommand."""
     if args.output and Path(args.output).is_dir():
         raise ValueError(f"--output {args.output} is a folder: name the page, as in {args.output}/report.html")
     replaces_page(Path(args.output) if args.output else Path(args.runs[0]) / "report.html")

@@ -1,4 +1,4 @@
-"""`delta-rlvr train`: RLVR of a causal LM on verifiable problems, from the held-out score before to the report after."""
+"""`delta-rlvr train`: RLVR of a causal LM on verifiable problems, with a held-out score before and after, and a report."""
 
 from __future__ import annotations
 
@@ -10,6 +10,5 @@ from delta_rlvr.training.session import train
 
 
 def run(arguments: list[str]) -> int:
-    """The subcommand."""
     train(read_request(arguments), Teller(Console(), as_flags))
     return 0

@@ -1,1 +1,1 @@
-"""Whether a run can start as it is configured: versions, machine, memory, disk. `delta-rlvr doctor` puts it together."""
+"""Checks of a run before it starts: versions, machine, memory, disk. The command is `delta-rlvr doctor`."""

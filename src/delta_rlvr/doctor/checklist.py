@@ -1,4 +1,4 @@
-"""What was looked at, and what has to change."""
+"""The findings of doctor, and the list of what to change."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ _HEAD = 11
 
 
 class Checklist:
-    """Lines of what was seen, printed as they come, and the problems among them."""
+    """Prints findings as they come, and collects the problems among them."""
 
     def __init__(self, wording: Callable[[str], str] = str) -> None:
-        """`wording`: how a sentence is put (the command line writes arguments as flags)."""
+        """`wording` rewrites each sentence (the command line turns arguments into flags)."""
         self.wording = wording
         self.problems: list[str] = []
-        """What to change, in the order in which it was seen."""
+        """What to change, in the order of the findings."""
 
     def saw(self, what: str, text: str) -> None:
-        """Something that is as it should be, or a fact."""
+        """Report a fact, or something that is in order."""
         print(_laid_out(f"{what:{_HEAD}}", self.wording(text)))
 
     def wrong(self, what: str, text: str) -> None:
-        """Something that has to change; `text` says what to do."""
+        """Report a problem; `text` says what to change."""
         self.problems.append(self.wording(text))
         self.saw(what, f"problem {len(self.problems)}, see below")
 
     def fits(self, what: str, need: int, free: int, text: str, remedy: str) -> None:
-        """Something that needs room: wrong where there is less."""
+        """Report whether `need` fits into `free`; `remedy` says what to change if not."""
         if need > free:
             self.wrong(what, f"{text}: {remedy}")
         else:
@@ -37,14 +37,14 @@ class Checklist:
 
     @contextmanager
     def of(self, what: str) -> Iterator[None]:
-        """A check that may raise: an error that a person can put right is a problem like any other."""
+        """Run a check; report an error that the user can fix as a problem."""
         try:
             yield
         except (ValueError, OSError, ImportError) as error:
             self.wrong(what, str(error))
 
     def verdict(self) -> str:
-        """ "ready", or the numbered list of what to change."""
+        """Return "ready", or the numbered list of what to change."""
         if not self.problems:
             return "ready"
         lines = ["what to change:"]

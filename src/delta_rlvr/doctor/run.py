@@ -1,4 +1,4 @@
-"""What `delta-rlvr doctor` looks at in a run of `train`."""
+"""The checks of `delta-rlvr doctor` for a run of `train`."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from delta_rlvr.words import counted
 
 
 def look_at_run(request: Callable[[], RunRequest], *, steps: bool, processes: int, checks: Checklist) -> ExitCode:
-    """Every check; what the command ends with if one of them fails. `request` reads what is asked for. `steps`: take two at the end.
-    `processes`: how many will share the model."""
+    """Make every check; return the exit code to use if one fails. `request` reads the settings. `steps`: whether to take two steps
+    at the end. `processes`: how many will shard the model."""
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     asked_for = options = config = None
@@ -59,21 +59,21 @@ def look_at_run(request: Callable[[], RunRequest], *, steps: bool, processes: in
         problems, heldout = asked
         with checks.of("lengths"):
             tokenizer = load_pretrained(AutoTokenizer, options.model)
-            said = fit_context(model, tokenizer, [*problems, *heldout], config, limit)
+            cut = fit_context(model, tokenizer, [*problems, *heldout], config, limit)
             context = getattr(model.get_text_config(), "max_position_embeddings", None)
             fits = f"a prompt and {config.max_completion_length} tokens of response fit the model's context"
-            checks.saw("lengths", said or fits + (f" of {context} tokens" if context else ""))
+            checks.saw("lengths", cut or fits + (f" of {context} tokens" if context else ""))
         planned = _planned_steps(config, len(problems))
         shape = ModelShape.of(model, options.lora_rank)
         _look_at_memory(shape, config, processes, checks)
         _look_at_disk(shape, config, planned, checks)
         if not checks.problems:
             if steps and processes == 1:
-                # Before training and after it; on transformers' own sampling, which vLLM's time says nothing of.
+                # Scores before and after training use transformers' sampling: the time of vLLM does not predict theirs.
                 scored = 0 if config.use_vllm else 2 * len(heldout) * options.eval_samples
                 return _take_steps(asked_for, config, planned, scored, checks)
-            why = "none were asked for" if not steps else "a run of several processes is not started here"
-            checks.saw("two steps", f"not taken ({why}): nothing is known of the run's time")
+            why = "none were requested" if not steps else "doctor does not start several processes"
+            checks.saw("two steps", f"not taken ({why}), so the time of the run is unknown")
     if checks.problems and steps:
         checks.saw("two steps", "not taken, because of the problems below")
     return ExitCode.BAD_INPUT
@@ -81,7 +81,7 @@ def look_at_run(request: Callable[[], RunRequest], *, steps: bool, processes: in
 
 def _look_at_versions(config: DeltaTrainerConfig | None, checks: Checklist) -> None:
     vllm = config is not None and config.use_vllm
-    # transformers' own range of torch stands in its extra.
+    # transformers declares its range of torch in an extra.
     problems = version_problems({OURS: "trl", "trl": "vllm" if vllm else None, "transformers": "torch"})
     for problem in problems:
         checks.wrong("versions", problem)
@@ -92,9 +92,7 @@ def _look_at_versions(config: DeltaTrainerConfig | None, checks: Checklist) -> N
 
 def _look_at_folder(folder: Path, checks: Checklist) -> None:
     if (folder / RUN).exists() and not ended_before_its_first_step(folder):
-        checks.wrong(
-            "folder", f"{folder} holds a run, which is never written over: give another `output`, or delete it"
-        )
+        checks.wrong("folder", f"{folder} holds a run, which is never overwritten: give another `output`, or delete it")
     else:
         checks.saw("folder", f"{folder} is free")
 
@@ -102,7 +100,7 @@ def _look_at_folder(folder: Path, checks: Checklist) -> None:
 def _look_at_data(
     options: TrainOptions, config: DeltaTrainerConfig, checks: Checklist
 ) -> tuple[list[Problem], list[Problem]] | None:
-    """The problems to train on, and those held out."""
+    """Return the training problems and the held-out ones."""
     with checks.of("data"):
         task = get_task(options.task, **judged_by(options.reward))
         complete(config, options, task, lambda text: checks.saw("settings", text))
@@ -132,7 +130,7 @@ def _planned_steps(config: DeltaTrainerConfig, problems: int) -> int:
 
 
 def _look_at_memory(shape: ModelShape, config: DeltaTrainerConfig, processes: int, checks: Checklist) -> None:
-    """Against what is free now. Activations and the sampler's cache are not counted: the two steps measure everything."""
+    """Compare the memory that is needed with what is free now. Activations and the sampler's cache are left to the two steps."""
     assert config.generation_batch_size is not None
     assert config.max_completion_length is not None
     state = sizes.state_bytes(shape, _moments(config)) // processes
@@ -169,7 +167,7 @@ def _look_at_memory(shape: ModelShape, config: DeltaTrainerConfig, processes: in
 
 
 def _moments(config: DeltaTrainerConfig) -> int:
-    """Bytes per trained parameter that the optimizer keeps."""
+    """Return the bytes of optimizer state per trained parameter."""
     return sizes.optimizer_bytes(str(getattr(config.optim, "value", config.optim)))
 
 
@@ -182,7 +180,7 @@ def _look_at_disk(shape: ModelShape, config: DeltaTrainerConfig, steps: int, che
         saves = math.ceil(config.num_train_epochs)
     kept = min(saves, config.save_total_limit or saves)
     each = sizes.checkpoint_bytes(shape, _moments(config))
-    # One more lies there while the oldest is not deleted yet.
+    # A new checkpoint is written before the oldest is deleted.
     need = (kept + (kept < saves)) * each + 4 * shape.trained
     free = sizes.free_disk(Path(str(config.output_dir)))
     free_of = f"{gigabytes(need)} of {gigabytes(free)} free"
@@ -194,7 +192,7 @@ def _look_at_disk(shape: ModelShape, config: DeltaTrainerConfig, steps: int, che
 def _take_steps(
     request: RunRequest, config: DeltaTrainerConfig, steps: int, scored: int, checks: Checklist
 ) -> ExitCode:
-    """`steps`: of the whole run. `scored`: held-out responses, of both scores."""
+    """Take two steps and report the time and memory of the run. `steps`: of the whole run. `scored`: held-out responses in all."""
     print(f"taking {STEPS} steps ...", end="\r" if sys.stdout.isatty() else "\n", flush=True)
     try:
         trial = two_steps(request, config)

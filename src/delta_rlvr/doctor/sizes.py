@@ -1,4 +1,4 @@
-"""Bytes that a run will need, worked out from shapes, and what this machine has free."""
+"""The bytes that a run needs, computed from shapes, and the bytes free on this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FLOAT = 4
 
 @dataclass(frozen=True)
 class ModelShape:
-    """What sizes follow from."""
+    """The dimensions of a model that sizes depend on."""
 
     parameters: int
     trained: int
@@ -27,7 +27,7 @@ class ModelShape:
 
     @classmethod
     def of(cls, config: Any, lora_rank: int | None = None) -> ModelShape:
-        """From a transformers config alone: the weights are neither loaded nor drawn."""
+        """Return the shape from a transformers config, without loading weights."""
         from transformers import AutoModelForCausalLM
 
         with torch.device("meta"):
@@ -47,41 +47,41 @@ class ModelShape:
 
 
 def state_bytes(shape: ModelShape, moments: int = _ADAM) -> int:
-    """Weights, gradients and optimizer in float32."""
+    """Return the size of weights, gradients and optimizer in float32."""
     return shape.parameters * _FLOAT + shape.trained * (_FLOAT + moments)
 
 
 def optimizer_bytes(name: str) -> int:
-    """Bytes per trained parameter that transformers' optimizer of this name keeps."""
+    """Return the bytes per trained parameter that transformers' optimizer of this name keeps."""
     if "8bit" in name:
         return 2
     return 0 if name in ("sgd", "adafactor") else _ADAM
 
 
 def logits_bytes(shape: ModelShape, tokens: int) -> int:
-    """Logits of so many tokens in float32, and their gradient."""
+    """Return the size of logits in float32 and their gradient."""
     return 2 * tokens * shape.vocabulary * _FLOAT
 
 
 def store_bytes(shape: ModelShape, tokens: int, itemsize: int) -> int:
-    """Hidden states of so many response tokens."""
+    """Return the size of the hidden states of response tokens."""
     return tokens * shape.width * itemsize
 
 
 def checkpoint_bytes(shape: ModelShape, moments: int = _ADAM) -> int:
-    """Weights that were trained, and the optimizer's state."""
+    """Return the size of the trained weights and the optimizer's state."""
     return shape.trained * (_FLOAT + moments)
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that a run could have on a device."""
+    """Return the free bytes of a device."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     return free_host_memory()
 
 
 def free_host_memory() -> int:
-    """What the system could give to a program: on Linux with what files in the cache would give back."""
+    """Return the free bytes of host memory; on Linux these include the file cache, which can be reclaimed."""
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():
         for line in meminfo.read_text().splitlines():
@@ -91,7 +91,7 @@ def free_host_memory() -> int:
 
 
 def free_disk(folder: Path) -> int:
-    """Bytes free where a folder is, or would be made."""
+    """Return the free bytes on the disk of a folder, which need not exist yet."""
     place = folder.resolve()
     while not place.exists():
         place = place.parent
@@ -99,12 +99,12 @@ def free_disk(folder: Path) -> int:
 
 
 def gigabytes(size: float) -> str:
-    """A size in words."""
+    """Return a size as text."""
     return f"{size / 1e9:.1f} GB" if size >= 5e7 else f"{size / 1e6:.1f} MB"
 
 
 def device_line() -> str:
-    """The accelerators of this machine, in words."""
+    """Return a line about the GPUs of this machine."""
     if not torch.cuda.is_available():
         return f"no GPU: training runs on the CPU ({len(os.sched_getaffinity(0))} cores)"
     names = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]

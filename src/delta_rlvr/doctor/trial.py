@@ -1,4 +1,4 @@
-"""Two real steps of a run, in a folder that is deleted afterwards: do they work, how long do they take, what do they hold?"""
+"""Two real steps of a run in a temporary folder: whether they work, how long they take and how much memory they need."""
 
 from __future__ import annotations
 
@@ -25,38 +25,39 @@ _ROLLOUT = ("seconds_generate", "seconds_logps", "seconds_reward", "seconds_cred
 
 @dataclass(frozen=True)
 class Trial:
-    """What two steps showed."""
+    """The measurements of two steps."""
 
     seconds: float
-    """Per step of the run."""
+    """Seconds per step of the run."""
     response_seconds: float
-    """Per response: sampling and judging."""
+    """Seconds to sample and judge one response."""
     peak: int
-    """Bytes that were held at the worst moment: on the GPU, or by the process."""
+    """Peak memory in bytes: of the GPU, or of the process on a CPU."""
     note: str | None
-    """Why no step taught anything, where none did."""
+    """Why there was no signal to learn from, if neither step had any."""
 
 
 def two_steps(request: RunRequest, config: DeltaTrainerConfig) -> Trial:
-    """Take them with the settings of the run. `config`: that of the run itself."""
+    """Take two steps with the settings of the run, whose config is `config`."""
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     with tempfile.TemporaryDirectory(prefix="delta-rlvr-doctor-") as folder:
         short = request.but(
-            **{
-                "steps": STEPS,
-                "output": str(Path(folder) / "run"),
-                "eval_problems": 0,
-                "eval_every": None,
-                "report": False,
-            },
-            **{"logging_steps": 1, "save_strategy": "no", "report_to": "none"},
-            **{"push_to_hub": False, "load_best_model_at_end": False},
+            steps=STEPS,
+            output=str(Path(folder) / "run"),
+            eval_problems=0,
+            eval_every=None,
+            report=False,
+            logging_steps=1,
+            save_strategy="no",
+            report_to="none",
+            push_to_hub=False,
+            load_best_model_at_end=False,
         )
-        train(short)  # without a word, but for the reason of an error, which is raised
+        train(short)  # prints nothing; errors are raised
         run = read_run(Path(folder) / "run")
         lines = run.metrics
-        # A step that goes on with the batch of the one before it says nothing of its own.
+        # Only steps with new rollouts have these metrics.
         rolled = [line for line in lines if "signal_groups" in line]
         taught = any(no_signal(line) is None for line in rolled)
         note = None if taught or not rolled else no_signal(rolled[0], _example(run))
@@ -65,7 +66,7 @@ def two_steps(request: RunRequest, config: DeltaTrainerConfig) -> Trial:
 
 
 def _example(run: RunReader) -> str:
-    """A response and what it got, because its folder will be gone."""
+    """Return one response and its verdict: the folder will be deleted."""
     for step in run.rollout_steps:
         for line in run.rollouts(step):
             response = shortened(line["response"].strip(), 80)
@@ -74,8 +75,8 @@ def _example(run: RunReader) -> str:
 
 
 def seconds_per_step(lines: Sequence[Mapping[str, Any]], updates: float) -> float:
-    """A rollout batch lasts `updates` steps: its rollouts are counted once for all of them, though fewer were taken here. (Below one,
-    every step has whole rollout batches of its own.)"""
+    """Return the time of a step. A rollout batch lasts `updates` steps, so its rollout time is spread over all of them, although
+    fewer were taken here. (Below 1, each step has several rollout batches.)"""
     rollouts = [sum(line[phase] for phase in _ROLLOUT) for line in lines]
     batches = max(1.0, len(lines) / max(1.0, updates))
     rollout = sum(rollouts) / batches / max(1.0, updates)
@@ -83,7 +84,7 @@ def seconds_per_step(lines: Sequence[Mapping[str, Any]], updates: float) -> floa
 
 
 def seconds_per_batch(lines: Sequence[Mapping[str, Any]], updates: float) -> float:
-    """What it takes to sample and judge the responses of one rollout batch."""
+    """Return the time to sample and judge the responses of one rollout batch."""
     batches = max(1.0, len(lines) / updates)
     return sum(line["seconds_generate"] + line["seconds_reward"] for line in lines) / batches
 

@@ -1,4 +1,4 @@
-"""A verl launch, looked at without starting it: settings, versions, lengths, memory, disk. Neither verl nor Ray is imported."""
+"""Checks of a verl launch without starting it: settings, versions, lengths, memory, disk. Imports neither verl nor Ray."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from delta_rlvr.versions import installed_version
 from delta_rlvr.words import counted
 
 VALUE_HEAD = "AutoModelForCausalLMWithValueHead"
-"""The class of TRL that verl 0.9 looks for at its start."""
+"""The class of TRL that verl 0.9 imports at its start."""
 
 
 def read_overrides(path: Path) -> list[str] | dict[str, Any] | None:
-    """What a file says to verl: its overrides, one per line as the launch scripts print them, or a config with a `delta` block.
-    None: it is not verl's."""
+    """Read a file for verl: overrides, one per line as the launch scripts print them, or a config with a `delta` block. Return None
+    for any other file."""
     text = path.read_text(encoding="utf-8")
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     if any(line.lstrip("+").startswith(f"{BLOCK}.") and "=" in line for line in lines):
@@ -39,14 +39,14 @@ def read_overrides(path: Path) -> list[str] | dict[str, Any] | None:
 
 
 def look_at_launch(given: list[str] | dict[str, Any], checks: Checklist) -> None:
-    """Every check of a verl launch."""
+    """Make every check of a verl launch."""
     for problem in version_problems({OURS: "verl", "verl": None}):
         checks.wrong("versions", problem)
     if _trl_is_in_the_way():
         checks.wrong(
             "versions",
-            f"TRL {installed_version('trl')} is installed beside verl, which looks for TRL's {VALUE_HEAD} and does not start without "
-            "it: keep delta-rlvr[verl] and delta-rlvr[trl] in environments of their own",
+            f"TRL {installed_version('trl')} is installed beside verl, which needs TRL's {VALUE_HEAD} and does not start without it: "
+            "install delta-rlvr[verl] and delta-rlvr[trl] into separate environments",
         )
     config = _whole(given, checks)
     if config is None:
@@ -65,11 +65,11 @@ def look_at_launch(given: list[str] | dict[str, Any], checks: Checklist) -> None
     shape = _shape(config, checks)
     if shape is not None:
         _look_at_sizes(config, settings, shape, checks)
-    checks.saw("steps", "not taken: verl's need its cluster. A launch with trainer.total_training_steps=2 takes two")
+    checks.saw("steps", "not taken: they need verl's cluster. A launch with trainer.total_training_steps=2 takes two")
 
 
 def _look_at_rollouts(engine: str, checks: Checklist) -> None:
-    """The rollout engine must be there. The exact versions in verl's extra are those that it was released with: others may do."""
+    """Check that the rollout engine is installed. Other versions than those pinned in verl's extra are only reported."""
     if installed_version(engine) is None:
         checks.wrong(
             "rollouts",
@@ -81,7 +81,7 @@ def _look_at_rollouts(engine: str, checks: Checklist) -> None:
 
 
 def _trl_is_in_the_way() -> bool:
-    """Whether a TRL is installed that no longer has what verl looks for, read off TRL's list of names."""
+    """Return whether a TRL is installed that no longer has the class that verl needs, without importing TRL."""
     spec = importlib.util.find_spec("trl")
     if spec is None or spec.origin is None:
         return False
@@ -89,7 +89,7 @@ def _trl_is_in_the_way() -> bool:
 
 
 def _whole(given: list[str] | dict[str, Any], checks: Checklist) -> dict[str, Any] | None:
-    """The config with verl's own defaults under what is given; what is given alone, where verl is not installed."""
+    """Return the given settings merged over verl's defaults, or alone if verl is not installed."""
     spec = importlib.util.find_spec("verl")
     if spec is None or spec.origin is None:
         return given if isinstance(given, dict) else _nested(given)
@@ -146,7 +146,7 @@ def _look_at_data(config: Mapping[str, Any], checks: Checklist) -> None:
     if missing:
         checks.wrong(
             "data",
-            f"data.train_files: {', '.join(missing)} is not there; recipes/verl/prepare_data.py makes such a file",
+            f"data.train_files: {', '.join(missing)} does not exist; recipes/verl/prepare_data.py makes such a file",
         )
     elif paths:
         checks.saw("data", ", ".join(map(str, paths)))
@@ -161,7 +161,7 @@ def _shape(config: Mapping[str, Any], checks: Checklist) -> ModelShape | None:
             model = AutoConfig.from_pretrained(name)
     except (OSError, ValueError) as error:
         why = str(error).strip().splitlines()[0] if Path(name).expanduser().exists() else hub.reason(error)
-        checks.wrong("model", f"actor_rollout_ref.model.path={name}: it cannot be read: {why}")
+        checks.wrong("model", f"actor_rollout_ref.model.path={name} cannot be read: {why}")
         return None
     shape = ModelShape.of(model)
     checks.saw("model", f"{name}: {shape.parameters / 1e6:,.1f} million parameters")
@@ -191,7 +191,7 @@ def _look_at_sizes(
 
 
 def _look_at_memory(config: Mapping[str, Any], shape: ModelShape, tokens: int, stored: int, checks: Checklist) -> None:
-    """`tokens`: of one pass. `stored`: bytes of hidden states, over all ranks."""
+    """Report the memory per rank. `tokens`: of one pass. `stored`: bytes of hidden states over all ranks."""
     ranks = select(config, "trainer.nnodes", 1) * select(config, "trainer.n_gpus_per_node", 8)
     state = sizes.state_bytes(shape) // ranks
     checks.saw(

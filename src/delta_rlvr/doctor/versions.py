@@ -1,4 +1,4 @@
-"""Whether installed packages go together, by what the packages themselves require. No list of versions is kept here."""
+"""Check that installed packages fit together, by the requirements they declare. No versions are listed here."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ LOOKED_AT = frozenset(
         *("trl", "verl", "ray", "tensordict", "transferqueue"),
     }
 )
-"""The packages that have to go together; what else an engine requires is pip's business."""
+"""The packages that are checked; other requirements are left to pip."""
 
 
 def unmet(by: str, requirement: Requirement) -> str | None:
-    """Why a requirement is not met, and the command that meets it; None where it is."""
+    """Return why a requirement is not met and the pip command that meets it; None if it is met."""
     name, wanted = requirement.name, requirement.specifier
     install = f'pip install "{name}{wanted}"'
     installed = installed_version(name)
     if installed is None:
         return f"{name} is not installed, and {by} needs it: {install}"
-    # A local part ("2.13.0+cpu") or a development version must not fail a bound that the release itself meets.
+    # A local version ("2.13.0+cpu") or a development version meets what its release meets.
     if not wanted.contains(Version(installed).base_version, prereleases=True):
         return f"{name} {installed} is installed, and {by} needs {wanted}: {install}"
     return None
 
 
 def wants(package: str, extra: str | None = None) -> Iterator[tuple[str, Requirement]]:
-    """What an installed package requires, with the package that asks (and its extra, as pip writes it). With `extra`, what that extra
-    adds, too. Extras of itself are followed."""
+    """Yield the requirements of an installed package (and of `extra`), each with the package that requires it, as pip writes it.
+    Extras of the package that name other extras of it are followed."""
     by = f"{package}[{extra}]" if extra else package
     for line in requires(package) or []:
         requirement = Requirement(line)
@@ -51,7 +51,7 @@ def wants(package: str, extra: str | None = None) -> Iterator[tuple[str, Require
 
 
 def version_problems(sources: Mapping[str, str | None]) -> list[str]:
-    """What does not fit of what the packages (each with an extra, or None) require of those looked at, each once."""
+    """Return the unmet requirements of these packages (each with an extra or None) among `LOOKED_AT`, one per package."""
     problems: dict[str, str] = {}
     for package, extra in sources.items():
         if installed_version(package) is None:
@@ -65,5 +65,5 @@ def version_problems(sources: Mapping[str, str | None]) -> list[str]:
 
 
 def version_line(*packages: str) -> str:
-    """The installed versions, in words."""
+    """Return the installed versions as text."""
     return ", ".join(f"{name} {installed_version(name) or '-'}" for name in packages)

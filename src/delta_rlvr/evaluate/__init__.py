@@ -1,4 +1,4 @@
-"""Sampling, grading, averages, significance, checkpoint choice: the number that people publish, made repeatable."""
+"""Reproducible evaluation: sampling, grading, averages, significance tests and checkpoint selection."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ _MODULES = {"EvaluationError": "errors", "EvaluationResult": "results", "evaluat
 
 
 def __getattr__(name: str) -> Any:
-    # torch and scipy are loaded only when something needs them: a mistyped benchmark is refused without.
+    # torch and scipy are imported only when needed, so that a mistyped benchmark is refused at once.
     if name in __all__:
         return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'compare')}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

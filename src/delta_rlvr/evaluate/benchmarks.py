@@ -1,4 +1,4 @@
-"""Benchmarks by name: where their data is, how a question is asked, and how an answer is graded."""
+"""Benchmarks by name: the source of their data, their prompts and their graders."""
 
 from __future__ import annotations
 
@@ -29,25 +29,23 @@ from delta_rlvr.tasks.templates import Template
 Reader = Callable[[readers.Row, Template], Problem]
 TASK_PREFIX = "task:"
 TASK_QUESTIONS = 256
-"""Held-out problems of an endless task, where no number is given."""
+"""The default number of held-out problems of an endless task."""
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """One named benchmark."""
-
     name: str
     title: str
     questions: int
-    """How many it has; data with another number is refused."""
+    """The number of questions; data with another number is refused."""
     files: tuple[str, ...]
-    """Names below $DELTA_RLVR_DATA, the first that is there."""
+    """Paths below $DELTA_RLVR_DATA, of which the first that exists is used."""
     hub: HubSource
     read: Reader
     template: Template = templates.MATH
-    """How it is asked, where nobody asks for another template."""
+    """The default template."""
     drawn_from: int | None = None
-    """Size of the whole set, where `questions` of it are drawn."""
+    """The size of the whole data set, if `questions` of it are drawn."""
     note: str | None = None
 
 
@@ -131,7 +129,7 @@ BENCHMARKS: dict[str, Benchmark] = {
             readers.read_mmlu_pro,
             templates.CHOICE,
             drawn_from=12_032,
-            note="600 questions with the smallest hashes of their ids; which 600 the paper drew is not known",
+            note="600 questions with the smallest hashes of their ids; it is not known which 600 the paper drew",
         ),
     )
 }
@@ -149,25 +147,25 @@ def load_benchmark(
     reward: str | None = None,
     seed: int = 0,
 ) -> Questions:
-    """The questions of a named benchmark, of a file of {problem, answer} (or "FILE?question=COLUMN&answer=COLUMN"), or of "task:SPEC".
+    """Return the questions of a benchmark, of a file of {problem, answer} ("FILE?question=COLUMN&answer=COLUMN") or of "task:SPEC".
 
-    `limit` takes the first questions only, which the result says. `seed` draws a task's held-out problems. The
-    style "auto" is a chat where the model `has_template` for one; a task's own prompts and `template_text` then stay plain text.
-    `template` names another prompt of `tasks.templates` than the benchmark's own; `template_text` and `extract` give a custom one.
-    `reward` names a function that judges in the place of the benchmark's grader: see `tasks.custom_reward`.
+    `limit` takes the first questions only, and the result records it. `seed` draws a task's held-out problems. The style "auto" uses
+    a chat if the model `has_template`; prompts of tasks and `template_text` stay plain text. `template` names a template of
+    `tasks.templates`; `template_text` and `extract` give a custom one. `reward` replaces the benchmark's grader: see
+    `tasks.custom_reward`.
     """
     if limit is not None and limit < 1:
         raise EvaluationError(f"limit = {limit} must be at least 1")
-    # How to load the same questions again: scoring stored samples needs no more than this.
+    # Stored with the result, so that `rescore` can load the same questions.
     load: dict[str, Any] = {"name": name, "limit": limit, "template": template}
     given = {"template_text": template_text, "extract": extract, "reward": reward}
     load |= {key: value for key, value in given.items() if value is not None}
     if name.startswith(TASK_PREFIX) or name.partition("?")[0] in BUILT_IN:
-        # A task writes its own prompts, and a policy is trained on them as they are: a chat only where asked for.
+        # Policies are trained on a task's prompts as they are, so a chat is used only on request.
         load |= {"style": "chat" if style == "chat" else "plain", "seed": seed}
         questions = _task(name.removeprefix(TASK_PREFIX), load)
     else:
-        # A custom prompt and one for base models stay as they are, as in training, so that both give the same score.
+        # Custom prompts and those for base models stay plain text, as in training, so that scores agree.
         plain = template in templates.TEMPLATES and templates.template(template).plain
         if plain and style == "chat":
             raise EvaluationError(f"the template {template} is plain text: leave `style` out")
@@ -183,7 +181,7 @@ def load_benchmark(
 
 
 def check_benchmark(name: str, graded: bool = True) -> None:
-    """Refuse a name that no benchmark has, and a file or task whose first row cannot be read. Nothing that takes seconds is loaded."""
+    """Refuse an unknown name, and a file or task whose first row cannot be read. Imports nothing slow."""
     if name.startswith(TASK_PREFIX):
         spec = name.removeprefix(TASK_PREFIX)
         check_task_name(spec)
@@ -213,8 +211,8 @@ def _named(benchmark: Benchmark, load: dict[str, Any]) -> Questions:
         problems = _draw(problems, benchmark.questions)
     if len(problems) != benchmark.questions:
         raise EvaluationError(
-            f"{benchmark.name} has {benchmark.questions} questions, and the data ({data.source}) has {len(problems)}: "
-            "an average over another set would not compare. Ask for the file by its path if it is meant"
+            f"{benchmark.name} has {benchmark.questions} questions, but the data ({data.source}) has {len(problems)}: "
+            "the average would not be comparable. To evaluate on this file, give its path"
         )
     description = {"title": benchmark.title, "grader": benchmark.template.grader, **_described(asked)}
     description |= {"source": data.source, "note": benchmark.note}
@@ -222,7 +220,7 @@ def _named(benchmark: Benchmark, load: dict[str, Any]) -> Questions:
 
 
 def load_benchmarks(names: Sequence[str], **options: Any) -> list[Questions]:
-    """Several benchmarks; data that is absent is named for all of them at once."""
+    """Load several benchmarks; one error names all missing data."""
     if not names:
         raise EvaluationError("give `benchmarks`, one or more names, or a `preset`")
     loaded, absent = [], []
@@ -246,18 +244,18 @@ def _template(name: str, own: Template, load: dict[str, Any]) -> Template:
         raise EvaluationError(str(error)) from None
     if chosen.grader != own.grader and not rewarded:
         raise EvaluationError(
-            f"{name} is graded as {own.grader}, and the template {chosen.name} is for {chosen.grader}"
+            f"{name} is graded as {own.grader}, but the template {chosen.name} is for {chosen.grader}"
         )
     return chosen
 
 
 def _judged(questions: Questions, spec: str | None) -> Questions:
-    """The same questions, judged by what `reward` names: another grader of mathematics, or a custom reward."""
-    if spec is None or (spec in NAMED and questions.seeded_as is not None):  # a task has its grader already
+    """Return the questions with the grader that `reward` names: another grader of mathematics, or a custom reward."""
+    if spec is None or (spec in NAMED and questions.seeded_as is not None):  # `get_task` has set a task's grader
         return questions
     if spec in NAMED:
         if other := {problem.grader for problem in questions.problems} - {"math"}:
-            raise EvaluationError(f"reward={spec!r} judges mathematics, and {questions.name} is {min(other)}")
+            raise EvaluationError(f"reward={spec!r} judges mathematics, but {questions.name} is graded as {min(other)}")
         graded = tuple(replace(problem, grader=spec) for problem in questions.problems)
         return replace(questions, problems=graded, description={**questions.description, "grader": spec})
     reward = CustomReward(spec)
@@ -273,7 +271,7 @@ def _described(template: Template) -> dict[str, Any]:
 
 
 def read_problems(data: FoundRows, read: Reader, template: Template) -> list[Problem]:
-    """A problem for each row, all with ids of their own or all without (then named by a hash of the question)."""
+    """Return a problem for each row. Either all rows have ids, or all get a hash of their question."""
     problems: list[Problem] = []
     ids, named, unnamed = RowIds(), False, None
     for where, row in data.rows:
@@ -288,26 +286,26 @@ def read_problems(data: FoundRows, read: Reader, template: Template) -> list[Pro
             raise EvaluationError(str(error)) from None
         problems.append(replace(problem, id=name))
     if unnamed and named:
-        raise EvaluationError(f"{unnamed}: it has no id, while other rows have one: give every row an id, or none")
+        raise EvaluationError(f"{unnamed}: it has no id, but other rows have one: give every row an id, or none")
     return problems
 
 
 def _draw(problems: Sequence[Problem], count: int) -> list[Problem]:
-    """`count` problems, the same ones whatever the order of the rows, in the order of the rows."""
+    """Draw `count` problems by the hashes of their ids, and return them in the order of the rows."""
     names = sorted((problem.id for problem in problems), key=lambda i: hashlib.sha256(i.encode()).digest())
     chosen = set(names[:count])
     return [problem for problem in problems if problem.id in chosen]
 
 
 def _file_and_columns(name: str) -> tuple[Path, FieldNames]:
-    """A file whose rows are all asked, and what its columns are called: `FILE?question=COLUMN&answer=COLUMN`."""
+    """Split `FILE?question=COLUMN&answer=COLUMN` into the file and its column names."""
     file, settings = split_spec(name)
     columns = {one.name for one in fields(FieldNames)}
     if other := settings.keys() - columns:
         raise EvaluationError(
-            f"{name}: a file takes the settings {', '.join(sorted(columns))}, not {', '.join(sorted(other))}. Prompts are given with "
-            f"`template` or `template_text`, a number of questions with `limit`; a task takes more settings, and asks the rows that "
-            f"training held out: use benchmarks={TASK_PREFIX + name!r}"
+            f"{name}: a file takes the settings {', '.join(sorted(columns))}, not {', '.join(sorted(other))}. For a prompt use "
+            f"`template` or `template_text`, for a number of questions `limit`. For all settings of a task, with the rows that "
+            f"training holds out, use benchmarks={TASK_PREFIX + name!r}"
         )
     return data_file(Path(file)), FieldNames(**settings)
 
@@ -330,8 +328,8 @@ def _task(spec: str, load: dict[str, Any]) -> Questions:
     endless = spec.partition("?")[0] in BUILT_IN or spec.startswith(GENERATOR_PREFIX)
     asked = {key: load.get(key) for key in ("template", "template_text", "extract")}
     if endless and (unused := [key for key, value in asked.items() if value is not None]):
-        raise EvaluationError(f"task {spec} writes its own prompts: leave {', '.join(unused)} out")
-    # As `train` has it: what is said about the prompt is part of the task.
+        raise EvaluationError(f"task {spec} has its own prompts: leave {', '.join(unused)} out")
+    # As in `train`, options of the prompt are settings of the task.
     spec = with_settings(spec, asked)
     try:
         task = get_task(spec, **judged_by(load.get("reward")))
@@ -358,7 +356,7 @@ def _questions(name: str, problems: Sequence[Problem], description: dict[str, An
 
 
 def _with_style(problems: Sequence[Problem], style: str) -> tuple[Problem, ...]:
-    """The problems as plain text, or as one message of a user; problems that are chats already stay."""
+    """Return the problems as they are for the style "plain"; else with each plain text as one user message."""
     if style == "plain":
         return tuple(problems)
     return tuple(

@@ -1,8 +1,7 @@
-"""Confidence intervals by resampling questions: they answer "what if other questions of this kind had been asked?".
+"""Confidence intervals by resampling questions: the scores to expect on other questions of the same kind.
 
-BCa intervals of a mean (`scipy.stats.bootstrap`), with questions drawn within their own benchmark when
-there are several: every resample has as many questions of each benchmark as the data. Samples within a
-question are not resampled: their noise already shows in the spread between questions.
+BCa intervals of a mean (`scipy.stats.bootstrap`). With several benchmarks, questions are drawn within each one, so every resample has
+as many questions of each as the data. Samples of a question are not resampled: their noise is part of the spread between questions.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ RESAMPLES = 10_000
 LEVEL = 0.95
 NO_INTERVAL = "no interval"
 FEW_QUESTIONS = 20
-"""With fewer, a score is rough, and so is its interval."""
-# Resampled scores held at once: bounds memory at about 64 MB whatever the number of questions.
+"""With fewer questions a score and its interval are rough."""
+# Resampled scores in memory at once, about 64 MB for any number of questions.
 _BATCH_ENTRIES = 8_000_000
 
 
@@ -33,19 +32,18 @@ class Interval:
     level: float
     resamples: int
     note: str | None = None
-    """A sentence, where the interval cannot be taken at its word."""
+    """A sentence about an interval that cannot be relied on."""
 
 
 def interval_text(low: float | None, high: float | None, shown: Callable[[float], str], between: str = " to ") -> str:
-    """Both ends as `shown` writes them, or that there is no interval: where nothing varied the two ends are one number, which says
-    nothing."""
+    """Return both ends as `shown` writes them, or "no interval" if they are equal because nothing varied."""
     if low is None or high is None or not low < high:
         return NO_INTERVAL
     return shown(low) + between + shown(high)
 
 
 def mean_interval(strata: Sequence[Sequence[float]], *, seed: int) -> Interval:
-    """BCa interval of the mean over all questions; `strata` has one sequence of question scores a benchmark."""
+    """Return the BCa interval of the mean over all questions. `strata`: the question scores of each benchmark."""
     if not strata or any(len(group) == 0 for group in strata):
         raise ValueError("an interval needs at least one question in every benchmark")
     groups = [np.asarray(group, dtype=np.float64) for group in strata]

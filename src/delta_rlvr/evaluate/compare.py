@@ -1,4 +1,4 @@
-"""Compare results: paired by question, and over repeated evaluations; with what the data can and cannot tell."""
+"""Comparison of results, paired by question and over repeated evaluations, with sentences about what the data can show."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from delta_rlvr.score_units import ScoreUnit, score_unit
 
 @dataclass(frozen=True)
 class Comparison:
-    """How a candidate differs from a baseline on the questions that both were asked."""
+    """The difference between a candidate and a baseline on the same questions."""
 
     baseline: str
     candidate: str
@@ -37,21 +37,21 @@ class Comparison:
     paired: TestResult
     """Sign-flip test by question."""
     paired_adjusted: float
-    """Its p-value after Holm, over all candidates that were compared with the baseline in one go."""
+    """The p-value of `paired` after Holm's correction over all candidates of `compare_many`."""
     repeated: TestResult | None
     """Mann-Whitney U over repeated evaluations, one-sided (candidate greater): the paper's test."""
     repeated_adjusted: float | None
     effect: EffectSize | None
-    """Of the repeated evaluations."""
+    """The effect size of the repeated evaluations."""
     questions: int
     repeats: tuple[int, int]
-    """Repeated evaluations of baseline and candidate."""
+    """The number of repeated evaluations of baseline and candidate."""
     detectable: float | None
-    """The smallest true difference that so many questions would show in four of five such comparisons."""
+    """The smallest true difference that this many questions would show in four of five comparisons."""
     own_reward: bool = False
-    """Whether the scores are mean rewards of a function of one's own."""
+    """Whether the scores are mean custom rewards."""
     notes: tuple[str, ...] = ()
-    """What the data can and cannot tell, in sentences."""
+    """Sentences about what the data can and cannot show."""
 
     @property
     def unit(self) -> ScoreUnit:
@@ -66,9 +66,9 @@ def compare_results(
     benchmarks: Sequence[str] | None = None,
     seed: int = 0,
 ) -> Comparison:
-    """Compare two models that answered the same questions, once each or in several evaluations each.
+    """Compare two models on the same questions, with one or several results each.
 
-    Repeated evaluations are the sample numbers of a side's results: each is one pass over all questions.
+    Each sample number of a result is one repeated evaluation: a pass over all questions.
     """
     reference = _as_list(baseline)[0]
     sides = [[named_as(reference, result) for result in _as_list(results)] for results in (baseline, candidate)]
@@ -80,7 +80,7 @@ def compare_results(
     if means[0].keys() != means[1].keys():
         lacking = sorted(means[0].keys() ^ means[1].keys())[0]
         raise EvaluationError(
-            f"the results do not hold the same questions: only one has {' '.join(lacking)}. "
+            f"the results do not have the same questions: only one has {' '.join(lacking)}. "
             "Complete the evaluations (run them again), or compare the benchmarks that both have"
         )
     keys = list(means[0])
@@ -115,14 +115,13 @@ def compare_results(
 
 
 def asked_alike(before: EvaluationResult, after: EvaluationResult) -> bool:
-    """Whether two scores are of as many problems and samples."""
+    """Return whether two scores have the same numbers of problems and samples."""
     asked = [[result.summary()[key] for key in ("problems", "samples")] for result in (before, after)]
     return asked[0] == asked[1]
 
 
 def paired_change(before: EvaluationResult, after: EvaluationResult) -> str:
-    """What training changed in a held-out score, with its interval and its test: "+3.8 points (-10.0 to +20.0, paired by problem;
-    p = 0.74)"."""
+    """Return the change of a held-out score with its interval and test: "+3.8 points (-10.0 to +20.0, paired by problem; p = 0.74)"."""
     comparison = compare_results(before, after)
     unit, gain, p = comparison.unit, comparison.difference, comparison.paired.p
     spread = interval_text(gain.low, gain.high, unit.signed)
@@ -139,7 +138,7 @@ def compare_many(
     baseline_name: str = "baseline",
     **options: Any,
 ) -> list[Comparison]:
-    """Each candidate against one baseline, p-values adjusted (Holm) for how many there are."""
+    """Compare each candidate with one baseline. P-values are adjusted for the number of candidates (Holm)."""
     comparisons = [
         compare_results(baseline, results, names=(baseline_name, name), **options)
         for name, results in candidates.items()
@@ -161,14 +160,15 @@ def _as_list(results: EvaluationResult | Sequence[EvaluationResult]) -> list[Eva
 
 
 def named_as(reference: EvaluationResult, result: EvaluationResult) -> EvaluationResult:
-    """The same questions under the reference's name for them: what a run calls its held-out problems is "task:..." elsewhere."""
+    """Return the result with benchmarks renamed as in `reference`, by their digests: runs and `evaluate` name held-out problems
+    differently."""
     document = result.document
     names = {facts.get("digest"): name for name, facts in reference.document["benchmarks"].items()}
     named = {
         name: name if name in reference.benchmarks() else names.get(facts.get("digest"), name)
         for name, facts in document["benchmarks"].items()
     }
-    # Where two of its sets hold the same questions, nobody knows which of them is meant.
+    # If two benchmarks of the result have the same questions, the match is ambiguous.
     ambiguous = len(set(named.values())) < len(named)
     if ambiguous or all(name == new for name, new in named.items()):
         return result
@@ -182,25 +182,25 @@ def named_as(reference: EvaluationResult, result: EvaluationResult) -> Evaluatio
 
 
 def _same_protocol(reference: EvaluationResult, other: EvaluationResult, name: str, chosen: Sequence[str]) -> None:
-    """Scores compare only if they were made alike: the questions first, as a length may follow from them. The seed may differ, and must
-    where evaluations are repeated."""
+    """Refuse scores that were not made alike. Questions are checked first, since settings may follow from them. The seed may differ,
+    and must for repeated evaluations."""
     for benchmark in chosen:
         for result in (reference, other):
             if benchmark not in result.document["benchmarks"]:
                 asked = " and ".join(", ".join(one.benchmarks()) for one in (reference, other))
                 raise EvaluationError(
-                    f"{name}: a result has no benchmark {benchmark!r}: the two name different sets of questions ({asked})"
+                    f"{name}: a result has no benchmark {benchmark!r}: the two have different benchmarks ({asked})"
                 )
         digests = [result.document["benchmarks"][benchmark].get("digest") for result in (reference, other)]
         if digests[0] != digests[1]:
             raise EvaluationError(
-                f"{name}: the questions, prompts or answers of {benchmark} were not the same in both results"
+                f"{name}: the questions, prompts or answers of {benchmark} differ between the results"
             )
     for setting, value in reference.document["settings"].items():
         if setting != "seed" and other.document["settings"].get(setting) != value:
             raise EvaluationError(
                 f"{name} was evaluated with {setting} = {other.document['settings'].get(setting)!r} and the other "
-                f"with {value!r}: such scores do not compare"
+                f"with {value!r}: these scores cannot be compared"
             )
 
 
@@ -214,22 +214,22 @@ def question_means(results: Sequence[EvaluationResult], chosen: Sequence[str]) -
 
 
 def repeated_scores(results: Sequence[EvaluationResult], chosen: Sequence[str]) -> list[float]:
-    """The score of every pass over the questions: of each sample number of each result. None where samples are missing."""
+    """Return the score of every pass over the questions: each sample number of each result. Empty if samples are missing."""
     if not all(result.complete for result in results):
         return []
     seeds = [result.document["settings"]["seed"] for result in results]
     if len(set(seeds)) < len(seeds) and None not in seeds:
-        raise EvaluationError(f"repeated evaluations need seeds of their own, and these have {seeds}")
+        raise EvaluationError(f"repeated evaluations need different seeds, but these have {seeds}")
     return [score for result in results for score in result.passes(chosen)]
 
 
 def _sentences(comparison: Comparison) -> tuple[str, ...]:
-    said = []
+    sentences = []
     interval, gap, unit = comparison.difference, comparison.difference.mean, comparison.unit
     count = comparison.questions
     direction = "above" if gap > 0 else "below" if gap < 0 else "level with"
     if comparison.paired_adjusted < SIGNIFICANCE:
-        said.append(
+        sentences.append(
             f"{comparison.candidate} is {unit.plain(abs(gap))} {unit.name} {direction} {comparison.baseline}, and by question the "
             f"difference is more than chance (p = {comparison.paired_adjusted:.2g}): expect its sign to hold on "
             "other questions of this kind."
@@ -239,22 +239,22 @@ def _sentences(comparison: Comparison) -> tuple[str, ...]:
         other = f"the difference on other questions may lie anywhere from {reach} {unit.name}"
         if reach == NO_INTERVAL:
             other = f"every question has the same difference ({unit.signed(gap)} {unit.name}), so there is {reach}"
-        said.append(
+        sentences.append(
             f"By question, the {count} questions do not tell {comparison.candidate} and {comparison.baseline} apart "
             f"(p = {comparison.paired_adjusted:.2g}): {other}. That is no proof of equality."
         )
     if comparison.detectable is not None and comparison.detectable > 0:
-        said.append(
+        sentences.append(
             f"With {count} questions as varied as these, only a true difference of about "
             f"{unit.plain(comparison.detectable)} {unit.name} or more would be found in four of five comparisons."
         )
     if comparison.repeated is not None and comparison.repeated_adjusted is not None:
         first, second = comparison.repeats
         verdict = "is" if comparison.repeated_adjusted < SIGNIFICANCE else "is not"
-        said.append(
+        sentences.append(
             f"Over repeated evaluations ({second} against {first}) {comparison.candidate} {verdict} above "
             f"{comparison.baseline} by more than the noise of sampling (Mann-Whitney U, one-sided, "
-            f"p = {comparison.repeated_adjusted:.2g}): this speaks of these very questions and these two models only."
+            f"p = {comparison.repeated_adjusted:.2g}): this holds for these questions and these two models only."
         )
-    said.append("Neither test sees the noise of training: another training seed may move either score.")
-    return tuple(said)
+    sentences.append("Neither test includes the noise of training: another training seed may change either score.")
+    return tuple(sentences)

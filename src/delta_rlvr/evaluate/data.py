@@ -1,4 +1,4 @@
-"""Where a benchmark's rows are: a file in $DELTA_RLVR_DATA, else the Hugging Face hub."""
+"""The rows of a benchmark, from a file below $DELTA_RLVR_DATA or else from the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VARIABLE = "DELTA_RLVR_DATA"
 
 
 class AbsentData(EvaluationError):
-    """A benchmark's data is not here; the message says which file or data set is wanted."""
+    """The data of a benchmark is missing. The message names the expected file or data set."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class HubSource:
     split: str = "train"
     subset: str | None = None
     files: str | None = None
-    """Pattern of its JSON Lines files, for a set whose loading script `datasets` no longer runs."""
+    """Pattern of the JSON Lines files, for a data set whose loading script `datasets` no longer runs."""
 
     def __str__(self) -> str:
         return "/".join(filter(None, (self.id, self.subset))) + f" ({self.split})"
@@ -36,14 +36,14 @@ class HubSource:
 
 @dataclass(frozen=True)
 class FoundRows:
-    """Rows, each with the place to name in an error, and where they came from."""
+    """Rows with the place to name in an error, and their source."""
 
     rows: list[tuple[str, Any]]
     source: dict[str, Any]
 
 
 def local_file(names: tuple[str, ...]) -> Path | None:
-    """The first of the files that is there."""
+    """Return the first of these files that exists below $DELTA_RLVR_DATA."""
     folder = os.environ.get(VARIABLE)
     if not folder:
         return None
@@ -51,7 +51,7 @@ def local_file(names: tuple[str, ...]) -> Path | None:
 
 
 def find_rows(benchmark: str, names: tuple[str, ...], hub: HubSource) -> FoundRows:
-    """All rows of a benchmark, or an error that says which file or data set is wanted."""
+    """Return all rows of a benchmark; raise an error that names the expected file and data set if there are none."""
     path = local_file(names)
     if path is not None:
         return FoundRows(read_file(path), {"file": path.name})
@@ -60,15 +60,15 @@ def find_rows(benchmark: str, names: tuple[str, ...], hub: HubSource) -> FoundRo
     try:
         with hub_access.little_patience():
             return FoundRows(list(_hub_rows(hub)), {"hub": hub.id, "subset": hub.subset, "split": hub.split})
-    except Exception as error:  # whatever the hub's libraries raise, the answer for a person is the same
+    except Exception as error:  # the hub's libraries raise many kinds
         raise AbsentData(
-            f"{benchmark}: no data. Wanted is the file {looked}, or the data set {hub} on the Hugging Face hub, "
-            f"which could not be had: {hub_access.reason(error)}"
+            f"{benchmark}: no data. Expected is the file {looked}, or the data set {hub} on the Hugging Face hub, "
+            f"which could not be loaded: {hub_access.reason(error)}"
         ) from error
 
 
 def read_file(path: Path) -> list[tuple[str, Any]]:
-    """Rows of a file, each with its place."""
+    """Return the rows of a file, each with its place."""
     try:
         return list(read_rows(path))
     except (ValueError, OSError) as error:

@@ -1,8 +1,8 @@
-"""Draw tokens so that a sample depends on its own seed and prompt, not on what is sampled beside it.
+"""Drawing of tokens: a sample depends on its own seed and prompt, not on the other samples of its batch.
 
-Each sample has its own stream of uniform numbers, one per token, made on the CPU; a token is found by inverting the cumulative
-distribution. Another batch then changes a sample only if rounding moves a probability across the number drawn, which float32 logits
-make rare. `torch.multinomial` would share one stream among the rows of a batch.
+Each sample has its own stream of uniform numbers, one per token, generated on the CPU. A token is found by inverting the cumulative
+distribution. Another batch changes a sample only if rounding moves a probability across the drawn number, which is rare with float32
+logits. `torch.multinomial` would share one stream among the rows of a batch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BLOCK = 256
 
 
 class UniformStreams:
-    """One stream of numbers in [0, 1) a sample, read at the same position for all samples of a batch."""
+    """One stream of numbers in [0, 1) per sample, read at the same position for all samples of a batch."""
 
     def __init__(self, seeds: Sequence[int]) -> None:
         self._generators = [np.random.Generator(np.random.Philox(seed)) for seed in seeds]
@@ -25,7 +25,7 @@ class UniformStreams:
         self._position = 0
 
     def next(self) -> Float[np.ndarray, " batch"]:
-        """The next number of every stream."""
+        """Return the next number of every stream."""
         if self._position == self._block.shape[1]:
             self._block = np.stack([generator.random(_BLOCK) for generator in self._generators])
             self._position = 0
@@ -40,17 +40,17 @@ def draw_tokens(
     temperature: float,
     top_p: float,
 ) -> Int[torch.Tensor, " batch"]:
-    """One token per row: temperature first, then the nucleus, then the inverse of the cumulative distribution."""
+    """Draw one token per row: apply the temperature, then top-p, then invert the cumulative distribution."""
     if temperature == 0:
         return logits.argmax(dim=-1)
     logits = logits.double()
-    # A division by one changes nothing, and is a pass over the whole vocabulary.
+    # Skip the division by 1: it would pass over the whole vocabulary.
     probabilities = torch.softmax(logits if temperature == 1 else logits / temperature, dim=-1)
     if top_p == 1:
         return _invert(probabilities.cumsum(dim=-1), uniforms)
     ordered, tokens = probabilities.sort(dim=-1, descending=True, stable=True)
     cumulative = ordered.cumsum(dim=-1)
-    # The smallest set that reaches top_p: a token stays while those before it have not reached it.
+    # The smallest set that reaches top_p: a token is in it if those before it do not reach top_p.
     size = (cumulative - ordered < top_p).sum(dim=-1, keepdim=True)
     nucleus = cumulative.clamp(max=cumulative.gather(-1, size - 1))
     return tokens.gather(-1, _invert(nucleus, uniforms)[:, None])[:, 0]

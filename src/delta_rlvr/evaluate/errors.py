@@ -1,4 +1,4 @@
-"""What evaluation raises for something that a person can put right."""
+"""Errors of an evaluation that the user can fix."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from delta_rlvr.exit_codes import ExitCode
 
 
 class EvaluationError(Exception):
-    """An evaluation cannot go on as asked; the message says why and what to do."""
+    """The evaluation cannot be made as requested. The message says why and what to do."""
 
     exit_code = ExitCode.BAD_INPUT
 
 
 class EvaluationFailed(EvaluationError):
-    """What was asked was right, and the work failed: the server is gone, or no sample could be scored."""
+    """A valid evaluation failed: the server is gone, or no sample could be scored."""
 
     exit_code = ExitCode.FAILED

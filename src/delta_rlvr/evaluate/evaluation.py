@@ -1,4 +1,4 @@
-"""One evaluation from what was asked for to its result: questions, a model or a server, settings, a sampler; or stored samples."""
+"""One evaluation from its request to its result, with a model, a server or stored samples."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from delta_rlvr.tasks.templates import TEMPLATES
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """What to evaluate, in the words of `delta-rlvr evaluate`."""
+    """The request of an evaluation, with the options of `delta-rlvr evaluate`."""
 
     model: str = DEFAULT_POLICY
     """A folder, a hub id, a built-in name, or the server's name for it."""
     benchmarks: Sequence[str] = ()
-    """Names of `BENCHMARKS`, files of problems, task:SPEC. Empty: the preset's."""
+    """Names of `BENCHMARKS`, files of problems, task:SPEC. Empty: those of the preset."""
     preset: str | None = None
     limit: int | None = None
-    """Only so many questions of each benchmark."""
+    """The most questions of each benchmark."""
     style: str = "auto"
     template: str | None = None
     template_text: str | None = None
     extract: str | None = None
     reward: str | None = None
-    """Another judge: math-verify, or a custom reward as my.py:function."""
+    """Reward in place of the grader: math-verify, or a custom function as my.py:function."""
     k: int | None = None
-    """Samples per question; like those that follow: None for the preset's, the task's own, or the paper's."""
+    """Samples per question. None, here and below: the preset's, the task's, or the paper's setting."""
     max_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None
@@ -51,9 +51,9 @@ class EvaluationRequest:
     device: str | None = None
     dtype: str | None = None
     server: str | None = None
-    """The address of an OpenAI-compatible server; None: the model is loaded here."""
+    """The address of an OpenAI-compatible server; None: the model is loaded in this process."""
     api: Literal["chat", "completions"] | None = None
-    """None: completions for a template of plain text, which no chat template may change; else chat."""
+    """None: completions for a plain-text template, which must not get a chat template; else chat."""
     concurrency: int = 32
     timeout: float = 3600.0
     retries: int = 5
@@ -68,17 +68,17 @@ class EvaluationRequest:
 
 
 def evaluate(request: EvaluationRequest, progress: Progress | None = None) -> EvaluationResult:
-    """Sample, grade, and write the result to `request.target`, with every sample beside it. What is there already is kept."""
+    """Sample, grade, and write the result to `request.target`, with the samples beside it. Stored samples are reused."""
     progress = progress or Progress()
     names = request.benchmarks or (PRESETS[request.preset].benchmarks if request.preset else ())
     if not names:
-        raise EvaluationError("name what to evaluate on: `benchmarks` or `preset`")
+        raise EvaluationError("give `benchmarks` or `preset`")
     request = _settled(request, names)
     target = request.target
     stored = _samples_path(target)
     if target.exists() and not stored.exists():
-        raise EvaluationError(f"{target} is there already, without the samples to go on from: choose another `output`")
-    # Questions before the model: data that is absent should not be found after minutes of loading weights.
+        raise EvaluationError(f"{target} exists without its samples, so it cannot be resumed: choose another `output`")
+    # Load the questions first: missing data should be reported before the weights are loaded.
     templated = request.api == "chat" if request.server else _has_template(request.model)
     benchmarks = load_benchmarks(names, has_template=templated, **_question_options(request))
     settings = sampling_settings(request, benchmarks)
@@ -94,9 +94,7 @@ def evaluate(request: EvaluationRequest, progress: Progress | None = None) -> Ev
                 benchmarks, sampler, settings, model=model, store=store, progress=progress, preset=request.preset
             )
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"what was sampled is kept in {stored}; the same command goes on from there"
-            ) from None
+            raise KeyboardInterrupt(f"samples so far are kept in {stored}; the same command resumes") from None
     result.write(target)
     return result
 
@@ -104,8 +102,8 @@ def evaluate(request: EvaluationRequest, progress: Progress | None = None) -> Ev
 def rescore(
     samples: str | Path, request: EvaluationRequest, progress: Progress | None = None
 ) -> tuple[EvaluationResult, Path]:
-    """Grade stored completions again; no model is needed. The result, and its file. What the file says of its questions and sampling
-    holds unless `request` gives something else."""
+    """Grade stored completions again, without a model. Returns the result and its path. Questions and sampling are those of the file,
+    unless `request` gives others."""
     path, progress = Path(samples), progress or Progress()
     header, kept = read_samples(path)
     stored = header or {}
@@ -128,7 +126,7 @@ def rescore(
         kept = [one for one in kept if (one.key.benchmark, one.key.problem) in asked]
     target = _result_path(request.output or str(path.parent / f"{path.name.split('.')[0]}.rescored.json"))
     if target.exists():
-        raise EvaluationError(f"{target} is there already: choose another `output`")
+        raise EvaluationError(f"{target} already exists: choose another `output`")
     named = path.name if request.model == DEFAULT_POLICY else request.model
     result = score_samples(
         benchmarks,
@@ -139,7 +137,7 @@ def rescore(
         progress=progress,
     )
     if not stored.get("settings"):
-        progress.say("the file does not say how its samples were drawn, so the result has no sampling settings")
+        progress.say("the file does not record how its samples were drawn, so the result has no sampling settings")
         unknown = dict.fromkeys(result.document["settings"], None)
         result.document["settings"] = unknown | {"samples": settings.samples}
     result.write(target)
@@ -147,27 +145,27 @@ def rescore(
 
 
 def _settled(request: EvaluationRequest, names: Sequence[str]) -> EvaluationRequest:
-    """With what follows from other settings: the preset's prompt for its benchmarks, and how a server is asked."""
+    """Return the request with the settings that follow from others: the preset's template, and the server's API."""
     template, preset = request.template, PRESETS.get(request.preset or "")
     if preset and template is request.template_text is None and set(names) <= set(preset.benchmarks):
         template = preset.template
     plain = template in TEMPLATES and TEMPLATES[template].plain
     if plain and request.server and request.api == "chat":
         raise EvaluationError(
-            f"api='chat' goes through the server's chat template, and the template {template} is plain text: use api='completions', or "
+            f"api='chat' applies the server's chat template, but the template {template} is plain text: use api='completions', or "
             "another `template`"
         )
     return replace(request, template=template, api=request.api or ("completions" if plain else "chat"))
 
 
 def sampling_settings(request: EvaluationRequest, benchmarks: Sequence[Questions]) -> EvaluationSettings:
-    """The preset's settings, a built-in task's own, or the paper's for mathematics, with what was given in their place."""
+    """Return the sampling settings: those given, else those of the preset, of the tasks, or of the paper for mathematics."""
     base = PRESETS[request.preset].settings if request.preset else EvaluationSettings()
     limits = [benchmark.description.get("max_tokens") for benchmark in benchmarks]
-    if not request.preset and all(limits):  # tasks know how long their responses are
+    if not request.preset and all(limits):  # tasks have their own limit
         base = replace(base, max_tokens=max(limit for limit in limits if limit))
     own = [benchmark.description.get("sampling") for benchmark in benchmarks]
-    if not request.preset and own[0] and all(each == own[0] for each in own):  # and how they are drawn
+    if not request.preset and own[0] and all(each == own[0] for each in own):
         base = replace(base, **own[0])
     given: dict[str, Any] = {
         "samples": request.k,
@@ -181,7 +179,7 @@ def sampling_settings(request: EvaluationRequest, benchmarks: Sequence[Questions
 
 
 def _sampler(request: EvaluationRequest, loaded: Any, settings: EvaluationSettings, progress: Progress) -> Sampler:
-    """Of the server, where there is one, else of the model and tokenizer in `loaded`."""
+    """Return the sampler of the server, or else of the model and tokenizer in `loaded`."""
     if not request.server:
         model, tokenizer = loaded
         return LocalSampler(model, tokenizer, settings, batch_size=request.batch_size)
@@ -198,7 +196,7 @@ def _sampler(request: EvaluationRequest, loaded: Any, settings: EvaluationSettin
 
 
 def _has_template(name: str) -> bool:
-    """Whether the model's tokenizer has a chat template; the weights are not loaded."""
+    """Return whether the model's tokenizer has a chat template, without loading weights."""
     from transformers import AutoTokenizer
 
     from delta_rlvr.models.load import check_model_name, resolve_model
@@ -214,13 +212,13 @@ def _has_template(name: str) -> bool:
 
 
 def _load_model(request: EvaluationRequest) -> tuple[Any, Any]:
-    """Model and tokenizer, on the device and in the dtype asked for."""
+    """Return the model, on the requested device and in the requested dtype, and its tokenizer."""
     import torch
     from transformers.utils import logging
 
     from delta_rlvr.models.load import check_device, load_policy
 
-    logging.disable_progress_bar()  # it would stand between the lines of our own progress
+    logging.disable_progress_bar()  # we show our own
     device = request.device or ("cuda" if torch.cuda.is_available() else "cpu")
     dtype = request.dtype or ("bfloat16" if device.startswith("cuda") else "float32")
     check_device(device)
@@ -232,7 +230,7 @@ def _load_model(request: EvaluationRequest) -> tuple[Any, Any]:
 
 
 def _question_options(request: EvaluationRequest) -> dict[str, Any]:
-    """How questions are put and judged, as `load_benchmark` takes it."""
+    """Return the options of `load_benchmark` from a request."""
     keys = ("limit", "style", "template", "template_text", "extract", "reward")
     given = {key: getattr(request, key) for key in keys}
     if request.server and request.api == "completions":
@@ -245,7 +243,7 @@ def _question_options(request: EvaluationRequest) -> dict[str, Any]:
 def _fit_context(
     request: EvaluationRequest, benchmarks: Sequence[Questions], loaded: Any, settings: EvaluationSettings
 ) -> tuple[EvaluationSettings, str | None]:
-    """Where nobody asked for a length, cut the default one to what the model's context leaves, with a sentence about it."""
+    """Cut the default response length to what fits the model's context, and return a sentence about it."""
     if request.max_tokens is not None or request.preset or loaded is None:
         return settings, None
     model, tokenizer = loaded
@@ -254,12 +252,12 @@ def _fit_context(
     # The sampler refuses a prompt that leaves no room.
     if room is None or room.left < 1:
         return settings, None
-    cut = f"responses may have {room.left} tokens, what the model's context of {room.context} leaves (`max_tokens` sets another length)"
+    cut = f"responses may have {room.left} tokens, to fit the model's context of {room.context} (`max_tokens` sets another length)"
     return replace(settings, max_tokens=room.left), cut
 
 
 def _folder_name(model: str) -> str:
-    """What the evaluation of a model is called: by its folder, and by its run too, as folders are named alike in every run."""
+    """Return the folder name for a model's evaluation: its folder, with the run's name if it is a model of a run."""
     path = Path(model).expanduser()
     if not path.is_dir():
         return path.name

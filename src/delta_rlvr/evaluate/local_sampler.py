@@ -1,4 +1,4 @@
-"""The transformers backend: one model in this process, on a CPU or a GPU; and its score, which training takes before and after."""
+"""The transformers backend: a model in this process, and `evaluate_policy`, which training calls for its held-out scores."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from delta_rlvr.tasks.registry import grade_problem
 class LocalSampler:
     """Samples from a transformers causal language model.
 
-    Requests are cut into batches in their given order, so that a batch is the same whether it is sampled in one go or after a restart
-    (then as a whole, if any of it is missing): equal to the last bit on the same machine.
+    Requests are cut into batches in their order. After a restart, a batch with missing samples is sampled as a whole, so that samples
+    are equal to the last bit on the same machine.
     """
 
     model: Any
@@ -61,7 +61,7 @@ class LocalSampler:
                 yield [outcome for outcome in outcomes if outcome[0].key in wanted]
 
     def complete(self, batch: Sequence[SampleRequest]) -> list[Completion]:
-        """The completions of one batch. The model is left in the mode it was in."""
+        """Return the completions of one batch. The model's train or eval mode is restored."""
         prompts = [self._encode(request) for request in batch]
         was_training = self.model.training
         self.model.eval()
@@ -73,7 +73,7 @@ class LocalSampler:
         return list(map(self._completion, responses, finishes))
 
     def _encode(self, request: SampleRequest) -> list[int]:
-        assert not isinstance(request.prompt, tuple)  # token ids are for servers alone
+        assert not isinstance(request.prompt, tuple)  # only servers take token ids
         try:
             ids = encode_prompt(self.tokenizer, request.prompt)
         except ValueError as error:
@@ -83,10 +83,8 @@ class LocalSampler:
         context = getattr(self.model.config, "max_position_embeddings", None)
         if context is not None and len(ids) + self.settings.max_tokens > context:
             raise EvaluationError(
-                f"{request.key}: a prompt of {len(ids)} tokens and max_tokens = "
-                f"{self.settings.max_tokens} do not fit "
-                f"the model's context of {context}; lower max_tokens to "
-                f"{max(context - len(ids), 1)} or less"
+                f"{request.key}: a prompt of {len(ids)} tokens and max_tokens = {self.settings.max_tokens} do not fit the model's "
+                f"context of {context}; lower max_tokens to {max(context - len(ids), 1)} or less"
             )
         return ids
 
@@ -94,7 +92,7 @@ class LocalSampler:
         settings, device = self.settings, next(self.model.parameters()).device
         streams = UniformStreams(seeds)
         longest = max(map(len, prompts))
-        # Left padding with whatever token: it is masked, and positions count from the first real token.
+        # Left padding with any token: it is masked, and positions count from the first real token.
         tokens = torch.tensor([[0] * (longest - len(p)) + list(p) for p in prompts], device=device)
         mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=device)
         positions = (mask.cumsum(dim=-1) - 1).clamp(min=0)
@@ -125,7 +123,7 @@ class LocalSampler:
             tokens, positions = drawn[:, None], positions[:, -1:] + 1
             mask = torch.cat([mask, mask.new_ones(len(rows), 1)], dim=-1)
             if len(active) <= len(rows) // 2:
-                # Finished rows still cost time and memory: drop them whenever they are half of the batch.
+                # Finished rows cost time and memory: drop them when they are half of the batch.
                 kept = [place for place, row in enumerate(rows) if row in active]
                 chosen = torch.tensor(kept, device=device)
                 cache.batch_select_indices(chosen)
@@ -144,7 +142,7 @@ class LocalSampler:
         )
 
     def _meets_stop(self, response: Sequence[int]) -> bool:
-        # A stop text has at most as many tokens as bytes, and may begin inside the token before it.
+        # A stop text has at most as many tokens as bytes, and may begin within the token before.
         reach = max(len(stop.encode()) for stop in self.settings.stop) + 1
         tail = self.tokenizer.decode(response[-reach:], skip_special_tokens=True)
         return any(stop in tail for stop in self.settings.stop)
@@ -173,9 +171,9 @@ def evaluate_policy(
 ) -> EvaluationResult:
     """Sample and grade `problems` with a transformers model and its tokenizer.
 
-    `result.summary()` is what `run.json` keeps; two results of the same problems go to `compare_results`. The same seed gives two
-    states of a model the same random numbers, which makes their difference less noisy. Prompts are used as they are: text as text,
-    messages through the chat template. `grade` (a task's own) judges; without it the problem's grader does.
+    `result.summary()` is what `run.json` keeps; `compare_results` compares two results of the same problems. With the same seed two
+    states of a model get the same random numbers, which makes their difference less noisy. The chat template is applied to messages
+    only. `grade`: a task's grader (default: each problem's grader).
     """
     settings = EvaluationSettings(
         samples=samples, max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed
@@ -187,7 +185,7 @@ def evaluate_policy(
 
 
 def weights_digest(model: Any) -> str:
-    """Tells one state of a model from another: a few hundred numbers of every parameter. Not a checksum."""
+    """Return a hash of a few hundred numbers of every parameter, which tells states of a model apart. Not a checksum."""
     summed = hashlib.sha256()
     for name, parameter in model.named_parameters():
         flat = parameter.detach().reshape(-1)

@@ -1,7 +1,7 @@
-"""What is computed from the samples of one question.
+"""Metrics of the samples of one question: avg@k, pass@k and maj@n.
 
-A question is a sequence of scores, one per sample, in order of sample number. A score is 0 or 1; avg@k alone
-takes any number. Sums of counts are exact integers until the one division at the end.
+A question is a sequence of scores, one per sample, in order of sample number. A score is 0 or 1; only avg@k takes any number. Counts
+are exact integers until one division at the end.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from fractions import Fraction
 
 
 def average_at_k(scores: Sequence[float], k: int | None = None) -> float:
-    """avg@k of one question: the mean of its first k samples (of all of them without k)."""
+    """Return avg@k of one question: the mean of its first k samples (of all samples without k)."""
     k = _check_k(len(scores), k)
     return math.fsum(scores[:k]) / k
 
 
 def pass_at_k(scores: Sequence[float], k: int) -> float:
-    """pass@k of one question, unbiased: the share of the k-subsets of its n samples that hold a right one.
+    """Return the unbiased pass@k of one question: the share of the k-subsets of its n samples with a right one.
 
-    1 - C(n-c, k) / C(n, k) with c right ones, as one division of exact integers: correctly rounded for any n.
+    1 - C(n-c, k) / C(n, k) with c right samples, as one division of exact integers, correctly rounded for any n.
     """
     n = len(scores)
     k = _check_k(n, k)
@@ -31,11 +31,11 @@ def pass_at_k(scores: Sequence[float], k: int) -> float:
 
 
 def majority_vote(scores: Sequence[float], answers: Sequence[str | None]) -> float:
-    """maj@n of one question: the score of a majority vote among its n samples.
+    """Return maj@n of one question: the score of a majority vote among its n samples.
 
-    Samples vote with their normalised answers. Ties are broken by a fair draw, and the draw is replaced by its expectation. A
-    sample without an answer does not vote; where nobody votes the score is 0. An answer that was judged both right and wrong (the
-    text is the same, the rest of the completion was not) counts with its mean score.
+    Samples vote with their normalised answers. A tie counts with the expectation of a fair draw. A sample without an answer does not
+    vote; without votes the score is 0. An answer that was judged both right and wrong, in different completions, counts with its
+    mean score.
     """
     if len(answers) != len(scores):
         raise ValueError(
@@ -59,10 +59,10 @@ _MEANINGLESS = re.compile(r"\\(left|right|displaystyle|,|;|!|quad|qquad|\s)|\$|\
 
 
 def normalise_answer(answer: str) -> str:
-    """One spelling for answers that plainly are the same: for counting votes, never for grading.
+    """Return one spelling for answers that are plainly the same, for counting votes and never for grading.
 
-    Spaces, dollar signs, \\left/\\right and a final full stop go; plain numbers and ratios become lowest terms. It looks at the answer
-    alone, not at the reference, so that a vote uses nothing that a voter could not know.
+    Spaces, dollar signs, \\left/\\right and a final full stop are removed; numbers and ratios are reduced to lowest terms. The
+    reference answer is not used, since a vote must not depend on it.
     """
     text = _MEANINGLESS.sub("", answer.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac")).rstrip(".")
     if _THOUSANDS.fullmatch(text):
@@ -79,11 +79,11 @@ def normalise_answer(answer: str) -> str:
 
 def _check_k(n: int, k: int | None) -> int:
     if n == 0:
-        raise ValueError("a question has no samples: it can only be left out, by name")
+        raise ValueError("a question has no samples: leave it out and report it")
     if k is None:
         return n
     if not 1 <= k <= n:
-        raise ValueError(f"k = {k} needs a question with at least that many samples, and one has {n}")
+        raise ValueError(f"k = {k} needs at least that many samples of every question, and one has {n}")
     return k
 
 

@@ -1,4 +1,4 @@
-"""Progress of an evaluation that a person can read: a bar on a terminal, a line now and then in a log."""
+"""Progress of an evaluation for people."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 
 class ConsoleProgress(Progress):
-    """A bar on a terminal; a line now and then in a log."""
+    """Shows a bar on a terminal, and a line every ten seconds elsewhere."""
 
     def __init__(self, console: Console, own_reward: bool = False, wording: Callable[[str], str] = str) -> None:
         self.console = console
@@ -62,7 +62,7 @@ class ConsoleProgress(Progress):
     def fail(self, key: SampleKey, reason: str) -> None:
         self._failed += 1
         self._reasons[reason] += 1
-        # The same trouble is reported a few times only; the result names every sample.
+        # Each reason is shown at most three times; the result names every failed sample.
         if self._reasons[reason] <= 3:
             self.say(f"{key}: {reason}")
         self._show()

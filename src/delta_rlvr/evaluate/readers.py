@@ -1,4 +1,4 @@
-"""From a benchmark's row to a problem: one function for each schema."""
+"""Readers that make problems from the rows of benchmarks, one for each schema."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DESCRIBED_FUNCTION = Template(
     grader="code",
     extract="code_block",
 )
-"""MBPP+. Ours; the paper gives none."""
+"""The template for MBPP+. Ours; the paper gives none."""
 STARTED_CLASS = Template(
     "started_class",
     "{question}\n\nThink step by step, and give the whole class, completed, with its imports in one ```python code "
@@ -30,17 +30,16 @@ STARTED_CLASS = Template(
     grader="code",
     extract="code_block",
 )
-"""Those problems of LiveCodeBench that begin a `class Solution`: the question holds the beginning. Ours, too."""
+"""The template for problems of LiveCodeBench that begin with a `class Solution`, which is part of the question. Ours."""
 
 
 def read_math(row: Row, template: Template, graded: bool = True, names: schemas.FieldNames | None = None) -> Problem:
-    """{problem, answer} in any of the usual spellings or under the names given, with an id or without. A custom reward needs no
-    answer."""
+    """{problem, answer} under the usual names or those given; the id is optional. A custom reward needs no answer."""
     return _math(schemas.read_plain(row, names, graded), template, row=dict(row))
 
 
 def read_gsm8k(row: Row, template: Template) -> Problem:
-    """{question, answer}: the gold stands after ####."""
+    """{question, answer}: the gold answer follows ####."""
     return _math(schemas.read_gsm8k(row), template)
 
 
@@ -51,10 +50,10 @@ def _math(fields: schemas.Fields, template: Template, **meta: Any) -> Problem:
 
 
 def read_gpqa(row: Row, template: Template) -> Problem:
-    """{Question, Correct Answer, Incorrect Answer 1..3}: options in an order fixed by their own text."""
+    """{Question, Correct Answer, Incorrect Answer 1..3}: the text of the options fixes their order."""
     question, right = _text(row, "Question").strip(), _text(row, "Correct Answer").strip()
     options = [right, *(_text(row, f"Incorrect Answer {number}").strip() for number in (1, 2, 3))]
-    # The right one stands first in every row. A hash spreads it evenly, and is the same in every run.
+    # The right option comes first in every row. Hashing spreads it evenly, in the same way in every run.
     options.sort(key=lambda option: hashlib.sha256(f"{question}\0{option}".encode()).digest())
     name = str(row.get("Record ID") or question_hash(question))
     return _choice(name, question, options, options.index(right), template)
@@ -70,7 +69,7 @@ def read_mmlu_pro(row: Row, template: Template) -> Problem:
         raise RowError(f"its answer_index is {index!r}, and it has {len(options)} options")
     letter = row.get("answer")
     if letter is not None and letter != LETTERS[index]:
-        raise RowError(f"its answer is {letter!r} and its answer_index {index}: they do not agree")
+        raise RowError(f"its answer {letter!r} and its answer_index {index} do not agree")
     return _choice(str(row["question_id"]), _text(row, "question"), options, index, template)
 
 
@@ -80,7 +79,7 @@ def read_humaneval(row: Row, template: Template) -> Problem:
     kept = (*("task_id", "prompt", "entry_point", "test", "canonical_solution"), *("base_input", "plus_input", "atol"))
     tests = {name: row[name] for name in kept if name in row}
     if "plus_input" not in row:
-        tests.pop("canonical_solution", None)  # a reference is needed only where it makes the expectation
+        tests.pop("canonical_solution", None)  # only EvalPlus computes expected outputs with it
     return Problem(str(row["task_id"]), template.fill(str(row["prompt"]).strip()), tests, "code")
 
 

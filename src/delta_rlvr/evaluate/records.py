@@ -1,4 +1,4 @@
-"""What passes between sampler, grader and file: questions, requests, completions, failures and graded samples."""
+"""The records that samplers, graders and files exchange: questions, requests, completions, failures and graded samples."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ Grade = Callable[[Problem, str], Verdict]
 
 @dataclass(frozen=True)
 class Questions:
-    """The problems of one benchmark, ready to be asked."""
+    """The problems of one benchmark."""
 
     name: str
     problems: tuple[Problem, ...]
     description: Mapping[str, Any]
-    """Where they are from and how they are asked and graded; stored with the result."""
+    """Their source, prompt and grading; stored with the result."""
     grade: Grade = grade_problem
-    """By each problem's `grader`; or its own, where those do not say it all (a task's)."""
+    """Judges a completion: by each problem's `grader`, or the method of a task or reward."""
     seeded_as: str | None = None
-    """What stands in the samples' seeds in the place of `name`: problems that training scores too have one name there, whatever they
-    are called here."""
+    """The name in the samples' seeds in place of `name`. Problems that training scores too have the same one everywhere."""
 
     def __post_init__(self) -> None:
         if not self.problems:
@@ -43,23 +42,23 @@ class Questions:
             if problem.id in seen:
                 raise EvaluationError(
                     f"{self.name}: problems {seen[problem.id]} and {place} share the id {problem.id!r}; ids must be unique, because "
-                    "samples are kept under them"
+                    "samples are stored by id"
                 )
             seen[problem.id] = place
 
     def samples(self, count: int) -> Iterator[tuple[SampleKey, Problem]]:
-        """What is asked with `count` samples per problem, in the order in which a result lists them."""
+        """Yield the key and problem of `count` samples per problem, in the order of a result."""
         for problem in self.problems:
             for number in range(count):
                 yield SampleKey(self.name, problem.id, number), problem
 
     def seed(self, seed: int, key: SampleKey) -> int:
-        """The own seed of one of its samples."""
+        """Return the seed of one sample."""
         return sample_seed(seed, key._replace(benchmark=self.seeded_as or self.name))
 
     @property
     def digest(self) -> str:
-        """Changes when a prompt, an answer, the order or the number of problems does."""
+        """A hash of the prompts, answers, order and number of the problems."""
         summed = hashlib.sha256()
         for problem in self.problems:
             prompt = problem.prompt if isinstance(problem.prompt, str) else list(problem.prompt)
@@ -69,32 +68,32 @@ class Questions:
 
 @dataclass(frozen=True)
 class SampleRequest:
-    """One completion that is wanted."""
+    """A request for one completion."""
 
     key: SampleKey
     prompt: Prompt
-    """Plain text, chat messages, or token ids (which only a server's completions take)."""
+    """Plain text, chat messages, or token ids (only for a server's completions)."""
     seed: int
     max_tokens: int | None = None
-    """Longest completion, where it is not the one of the settings (which only a server keeps to)."""
+    """Longest completion, if it differs from the settings (only for a server)."""
 
 
 @dataclass(frozen=True)
 class Completion:
-    """What a model answered."""
+    """The answer of a model."""
 
     text: str
     finish: str
-    """"stop" where the model ended it, "length" where the limit did."""
+    """"stop" if the model ended it, "length" if the limit did."""
     tokens: int | None = None
-    """Its length, where the backend tells."""
+    """The length in tokens, if the backend reports it."""
     reasoning: str | None = None
-    """Thoughts that a server keeps apart from the answer; stored, never graded."""
+    """The reasoning that a server returns apart from the answer; stored, never graded."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A completion that could not be had, and why. It is counted and named, never scored."""
+    """The reason why there is no completion. Failures are counted and named, never scored."""
 
     reason: str
 
@@ -103,17 +102,16 @@ Outcome = tuple[SampleRequest, Completion | Failure]
 
 
 class Sampler(Protocol):
-    """A model behind one interface, wherever it runs."""
+    """The interface to a model, in this process or on a server."""
 
     def describe(self) -> dict[str, Any]:
-        """What of the backend could change a completion: stored with the result, and compared on resume."""
+        """Return what of the backend could change a completion. It is stored with the result and compared on resume."""
         ...
 
     def sample(self, requests: Sequence[SampleRequest], wanted: Set[SampleKey]) -> Iterator[Sequence[Outcome]]:
-        """Outcomes of the wanted requests, a few at a time, in any order.
+        """Yield the outcomes of the wanted requests, a few at a time, in any order.
 
-        `requests` is the whole evaluation, so that a backend whose batches matter can form the same ones
-        whether or not some of it is there already.
+        `requests` is the whole evaluation, so that a backend can form the same batches after a restart.
         """
         ...
 
@@ -125,9 +123,9 @@ class Sample:
     key: SampleKey
     completion: Completion
     seed: int | None
-    """None for a sample that was made elsewhere and only scored here."""
+    """None for a sample from elsewhere that is only scored here."""
     score: float | None
-    """None where the grader itself failed (the reason says how): such a sample counts as missing."""
+    """None if the grader failed, with the reason in `reason`. Such a sample counts as missing."""
     reason: str
     answer: str | None
 
@@ -148,13 +146,13 @@ class Sample:
 
 
 class MalformedSample(ValueError):
-    """A record that is not a sample; the message says what is wrong with it."""
+    """A record is not a sample. The message says what is wrong with it."""
 
 
 def read_sample(values: Any) -> Sample:
-    """A sample from its JSON form. Only benchmark, problem, sample and completion are needed."""
+    """Read a sample from JSON. Only benchmark, problem, sample and completion are required."""
     if not isinstance(values, dict):
-        raise MalformedSample(f"it is {type(values).__name__}, not an object")
+        raise MalformedSample(f"expected an object, got {type(values).__name__}")
     for name in ("benchmark", "problem", "completion"):
         if not isinstance(values.get(name), str):
             raise MalformedSample(f"{name!r} must be text, and is {values.get(name, 'missing')!r:.80}")

@@ -1,4 +1,4 @@
-"""The one JSON of an evaluation: what was asked of which model, every sample with its verdict, and the numbers."""
+"""The result of an evaluation as one JSON file: model and settings, every sample with its verdict, and the scores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from delta_rlvr.versions import installed_versions
 KIND = "delta-rlvr evaluation"
 SCHEMA = 1
 VERSIONS = ("delta-rlvr", "torch", "transformers", "mpmath", "numpy", "scipy", "datasets", "httpx")
-"""Packages that a score depends on."""
+"""The packages that a score depends on."""
 
 
 class EvaluationResult:
@@ -39,7 +39,7 @@ class EvaluationResult:
         if not path.is_file():
             own = path.parent / EVALUATIONS / "heldout_after.json"
             hint = f"; the held-out score of this run is {own}" if own.is_file() else near_path(path)
-            raise EvaluationError(f"no result {path}{hint}")
+            raise EvaluationError(f"there is no result {path}{hint}")
         try:
             document = json.loads(path.read_bytes())
         except ValueError as error:
@@ -53,22 +53,22 @@ class EvaluationResult:
         return cls(document)
 
     def write(self, path: str | Path) -> None:
-        """Write the whole file at once: a reader sees the old result or the new one."""
+        """Write the file atomically."""
         write_json(Path(path), self.document)
 
     @property
     def complete(self) -> bool:
-        """Whether every sample that the settings ask for is there and graded."""
+        """Whether every requested sample is present and graded."""
         return bool(self.document["complete"])
 
     @property
     def accuracy(self) -> float:
-        """The average over all questions, as a share: benchmarks weighted by their number of questions."""
+        """The average over all questions, as a share. Benchmarks are so weighted by their number of questions."""
         return float(self.document["average"]["score"])
 
     def summary(self) -> dict[str, Any]:
-        """What `run.json` keeps of a held-out evaluation: the accuracy with its bootstrap interval over questions, and of how much;
-        also whether it is the mean of a custom reward, and what is to be said about the interval."""
+        """Return what `run.json` keeps of a held-out evaluation: the accuracy, its bootstrap interval over questions, the numbers of
+        problems and samples, whether it is the mean of a custom reward, and the note about the interval."""
         average = self.document["average"]
         note = average.get("interval_note")
         return {
@@ -83,14 +83,14 @@ class EvaluationResult:
 
     @property
     def own_reward(self) -> bool:
-        """Whether a custom reward judged: scores are then rewards, not shares of right answers."""
+        """Whether a custom reward judged. Scores are then mean rewards, not shares of right answers."""
         return any(numbers.get("own_reward") for numbers in self.document.get("benchmarks", {}).values())
 
     def benchmarks(self) -> list[str]:
         return list(self.document["benchmarks"])
 
     def scores(self, benchmark: str) -> dict[str, list[float]]:
-        """Scores by problem id, in order of sample number; ungraded samples are left out."""
+        """Return the scores by problem id, in order of sample number, without ungraded samples."""
         if benchmark not in self.document["benchmarks"]:
             raise EvaluationError(f"the result has no benchmark {benchmark!r}: it has {', '.join(self.benchmarks())}")
         by_problem: dict[str, list[tuple[int, float]]] = {}
@@ -100,15 +100,15 @@ class EvaluationResult:
         return {problem: [score for _, score in sorted(scores)] for problem, scores in by_problem.items()}
 
     def passes(self, benchmarks: Sequence[str] | None = None) -> list[float]:
-        """The evaluation as repeated ones: the average over all questions for each sample number."""
+        """Return the evaluation as repeated evaluations: the average over all questions for each sample number."""
         chosen = self.benchmarks() if benchmarks is None else list(benchmarks)
         rows = [scores for name in chosen for scores in self.scores(name).values()]
         asked = sum(self.document["benchmarks"][name]["questions_asked"] for name in chosen)
         count = self.document["settings"]["samples"]
         if len(rows) != asked or any(len(scores) != count for scores in rows):
             raise EvaluationError(
-                "samples are missing, so that the sample numbers are not whole repeated evaluations: "
-                "complete the result first (run the same command again)"
+                "samples are missing, so the sample numbers are not complete repeated evaluations: run the same command again to "
+                "complete the result"
             )
         return [average_at_k([scores[number] for scores in rows]) for number in range(count)]
 
@@ -124,7 +124,7 @@ def build_result(
     run: Mapping[str, Any],
     preset: str | None = None,
 ) -> EvaluationResult:
-    """The result of what there is. `run` holds what may differ between two equal evaluations (times, places)."""
+    """Return the result of these samples and failures. `run`: what may differ between equal evaluations (times, paths)."""
     keys = [key for benchmark in benchmarks for key, _ in benchmark.samples(settings.samples)]
     unscored = dict(failures)
     for key in keys:
@@ -144,7 +144,7 @@ def build_result(
         strata += [means] if means else []
     if not strata:
         reason = next(iter(unscored.values()), "nothing was asked")
-        raise EvaluationFailed(f"not one sample could be scored; the first reason is: {reason}")
+        raise EvaluationFailed(f"no sample could be scored; the first reason is: {reason}")
     average = mean_interval(strata, seed=settings.seed)
     scored = [name for name, values in numbers.items() if values["questions"]]
     document = {
@@ -189,7 +189,7 @@ def _benchmark_numbers(
     if not means:
         return described | {"score": None, "low": None, "high": None, "metrics": {}}, means
     interval = mean_interval([means], seed=settings.seed)
-    # Metrics at k need k samples of every question; where samples are missing, the largest k that all have.
+    # Metrics at k need k samples of every question. If samples are missing, k is the most that all have.
     shared = min(len(values) for values in scores.values())
     metrics: dict[str, float] = {}
     if shared == settings.samples:
@@ -199,14 +199,14 @@ def _benchmark_numbers(
     for k in sorted({*powers, shared}) if right_or_wrong else ():
         metrics[f"pass@{k}"] = sum(pass_at_k(values, k) for values in scores.values()) / len(scores)
     own_reward = any(problem.grader == GRADER for problem in benchmark.problems)
-    # Neither a program nor a text that a function judges is an answer that two samples share.
+    # Programs, and texts that a function judges, have no answer that two samples can share.
     voteless = own_reward or any(problem.grader == "code" for problem in benchmark.problems)
     if not voteless:
         metrics[f"maj@{shared}"] = sum(
             majority_vote(scores[problem][:shared], [sample.answer for sample in samples[:shared]])
             for problem, samples in questions.items()
         ) / len(scores)
-    # A reward's number is no reason, and a smooth one has as many numbers as there are samples.
+    # The number of a custom reward is not a reason, and it may differ for every sample.
     reasons = [one.reason for one in graded if not (own_reward and is_reward_text(one.reason))]
     lengths = [sample.completion.tokens for sample in graded if sample.completion.tokens is not None]
     return described | {

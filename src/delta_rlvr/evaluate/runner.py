@@ -1,4 +1,4 @@
-"""The evaluation itself: ask for what is missing, grade as answers come, keep each one at once, add up at the end."""
+"""The evaluation loop: sample what is missing, grade and store samples as they come, and compute the result."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Progress:
 def identity(
     benchmarks: Sequence[Questions], settings: EvaluationSettings, model: Mapping[str, Any], backend: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What must be the same for stored samples to be used again."""
+    """Return what must be the same for stored samples to be reused."""
     return {
         "model": dict(model),
         "settings": settings.as_dict(),
@@ -58,10 +58,10 @@ def run_evaluation(
     progress: Progress | None = None,
     preset: str | None = None,
 ) -> EvaluationResult:
-    """Sample what `store` does not hold yet, grade it, and build the result of all of it."""
+    """Sample what is not in `store`, grade it, and return the result of all samples."""
     names = [benchmark.name for benchmark in benchmarks]
     if doubled := {name for name in names if names.count(name) > 1}:
-        raise EvaluationError(f"{', '.join(sorted(doubled))} is asked for more than once")
+        raise EvaluationError(f"{', '.join(sorted(doubled))} is given more than once")
     progress = progress or Progress()
     began, started = time.monotonic(), now()
     requests = [
@@ -78,7 +78,7 @@ def run_evaluation(
     for note in store.notes if store else ():
         progress.say(note)
     if kept:
-        progress.say(f"{kept} of {len(requests)} samples are there already; {len(wanted)} to go")
+        progress.say(f"{kept} of {len(requests)} samples are already stored; {len(wanted)} to go")
     progress.start(len(requests), kept - grading.waiting)
     with grading:
         for outcomes in sampler.sample(requests, wanted) if wanted else ():
@@ -119,20 +119,17 @@ def score_samples(
     backend: Mapping[str, Any],
     progress: Progress | None = None,
 ) -> EvaluationResult:
-    """Grade every stored completion anew, whatever its verdict was. No model is needed.
-
-    A sample that the settings ask for and nobody stored is named among the failures, and the result incomplete.
-    """
+    """Grade every stored completion again, without a model. Requested samples that are not stored are failures of the result."""
     stored = {sample.key: sample for sample in samples}
     known = {(benchmark.name, problem.id) for benchmark in benchmarks for problem in benchmark.problems}
     for key in stored:
         if (key.benchmark, key.problem) not in known:
             raise EvaluationError(
-                f"{key}: there is no such problem among those asked for ({', '.join(b.name for b in benchmarks)})"
+                f"{key}: there is no such problem in these benchmarks: {', '.join(b.name for b in benchmarks)}"
             )
     sampler = _StoredCompletions(stored, backend)
     result = run_evaluation(benchmarks, sampler, settings, model=model, progress=progress)
-    # The seed is what a sample was made with, not what we would use.
+    # Each sample keeps the seed that it was made with.
     for values in result.document["samples"]:
         values["seed"] = stored[SampleKey(values["benchmark"], values["problem"], values["sample"])].seed
     result.document["run"]["sampled"] = 0
@@ -141,7 +138,7 @@ def score_samples(
 
 @dataclass(frozen=True)
 class _StoredCompletions:
-    """A sampler that only remembers."""
+    """A sampler that returns stored completions."""
 
     samples: Mapping[SampleKey, Sample]
     backend: Mapping[str, Any]
@@ -157,7 +154,7 @@ class _StoredCompletions:
 
 
 class _Grading:
-    """Grades samples in threads, and keeps each as soon as its verdict is there. `samples`: all that are kept."""
+    """Grades samples in threads and stores each as soon as it is graded. `samples`: all graded and stored samples."""
 
     def __init__(self, benchmarks: Sequence[Questions], store: SampleFile | None, progress: Progress) -> None:
         self._problems = {
@@ -175,7 +172,7 @@ class _Grading:
 
     @property
     def waiting(self) -> int:
-        """How many samples have no verdict yet."""
+        """The number of samples without a verdict."""
         return len(self._pending)
 
     def add(self, sample: Sample) -> None:
@@ -183,7 +180,7 @@ class _Grading:
         self._pending[self._pool.submit(_judge, sample, problem, grade)] = sample
 
     def collect(self, *, block: bool) -> None:
-        """Keep what is graded; with `block`, wait for one verdict at least."""
+        """Store the graded samples; with `block`, wait for at least one verdict."""
         done, _ = wait(self._pending, timeout=None if block else 0, return_when=FIRST_COMPLETED)
         for future in done:
             sample = future.result()
@@ -200,7 +197,7 @@ class _Grading:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # What only waits for its grade is kept as it is, and graded next time.
+        # Samples without a verdict are stored ungraded, and graded next time.
         if kind is not None and self._store:
             self._store.append([one for one in self._pending.values() if one.key not in self.samples])
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -211,13 +208,13 @@ def _judge(sample: Sample, problem: Problem, grade: Grade) -> Sample:
     try:
         verdict = grade(problem, sample.completion.text)
     except Exception as error:
-        # The completion cost more than its grade: it is kept, named, and graded by the next start.
+        # The completion is kept and reported, and graded again at the next start.
         return replace(sample, score=None, reason=f"the grader failed: {type(error).__name__}: {error}")
     return replace(sample, score=float(verdict.score), reason=verdict.reason, answer=verdict.answer)
 
 
 def _try_graders(benchmark: Questions) -> None:
-    """Grade nothing with every grader once: a missing sandbox or package shows before hours of sampling."""
+    """Try every grader on an empty completion, so that a missing sandbox or package is reported before hours of sampling."""
     first: dict[str, Problem] = {}
     for problem in benchmark.problems:
         first.setdefault(problem.grader, problem)
@@ -226,7 +223,7 @@ def _try_graders(benchmark: Questions) -> None:
             benchmark.grade(problem, "")
         except RewardError as error:
             raise EvaluationError(
-                f"{error}. It was tried with an empty completion, which a model may give too"
+                f"{error}. It was tried with an empty completion, which a model may also give"
             ) from error
         except Exception as error:
             cause = f"{type(error).__name__}: {error}"

@@ -1,7 +1,7 @@
-"""The file that samples wait in: appended and flushed as they come, so that a killed run loses almost nothing.
+"""The file of samples. Each sample is appended and flushed at once, so that a killed evaluation loses almost nothing.
 
-Line 1 says what the samples are of (`identity`); every other line is one sample. A run that is started
-again reads it, checks that it is the same evaluation, and asks for the rest.
+Line 1 identifies the evaluation (`identity`); every other line is one sample. A restarted evaluation reads the file, checks that the
+identity is the same, and samples the rest.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class SampleFile:
     def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
         self.path = path
         self.samples: dict[SampleKey, Sample] = {}
-        """What was there already, the ungraded ones included."""
+        """The samples already in the file, including ungraded ones."""
         self.notes: list[str] = []
-        """What was found and put right, one sentence each."""
+        """Sentences about repairs of the file."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("a+b")
         try:
@@ -43,7 +43,7 @@ class SampleFile:
             raise
 
     def append(self, samples: Iterable[Sample]) -> None:
-        """Add samples in one write, and hand them to the system before returning."""
+        """Add samples in one write and flush it."""
         block = b"".join(dump(sample.as_dict()).encode() + b"\n" for sample in samples)
         self._file.write(block)
         self._file.flush()
@@ -67,29 +67,29 @@ class SampleFile:
         stored = _header(first, self.path)
         if stored is None:
             raise EvaluationError(
-                f"{self.path} exists and has no header of ours on line 1: it was not begun by this command "
-                "(score it with `samples`, or choose another output)"
+                f"{self.path} exists and does not begin with the header of this command: score it with `samples`, or choose another "
+                "output"
             )
         if changed := list(_differences(stored, identity)):
             raise EvaluationError(
-                f"{self.path} was begun with other settings: {'; '.join(changed)}. "
-                f"Give the same ones to go on, choose another output, or delete {self.path.name} to begin anew"
+                f"{self.path} was written with other settings: {'; '.join(changed)}. "
+                f"Give the same settings to resume, choose another output, or delete {self.path.name} to start again"
             )
         self.samples = {sample.key: sample for sample in _read_lines(self._file, self.path, start=2)}
 
     def _cut_torn_line(self) -> None:
-        """A kill in the middle of a write leaves a last line without its end: that sample is made again."""
+        """Remove a last line that a kill left incomplete; its sample is made again."""
         self._file.seek(0)
         whole = sum(len(line) for line in self._file if line.endswith(b"\n"))
         if torn := self._file.tell() - whole:
             self._file.truncate(whole)
-            self.notes.append(f"{self.path}: the last line was torn ({torn} bytes) and is made again")
+            self.notes.append(f"{self.path}: the last line was incomplete ({torn} bytes): its sample is made again")
 
 
 def read_samples(path: Path) -> tuple[dict[str, Any] | None, list[Sample]]:
-    """The header (None where there is none) and all samples of a file: ours, a result, or anyone's JSON Lines."""
+    """Return the header (None if there is none) and all samples of a file: ours, a result, or other JSON Lines."""
     if not path.is_file():
-        raise EvaluationError(f"no file {path}{near_file(path)}")
+        raise EvaluationError(f"there is no file {path}{near_file(path)}")
     with path.open("rb") as file:
         if path.suffix == ".json":
             return _read_result(file.read(), path)
@@ -99,7 +99,7 @@ def read_samples(path: Path) -> tuple[dict[str, Any] | None, list[Sample]]:
         lines = _read_lines(file, path, start=1 if header is None else 2)
         by_key = {sample.key: sample for sample in lines}
     if not by_key:
-        raise EvaluationError(f"{path} holds no samples")
+        raise EvaluationError(f"{path} has no samples")
     return header, list(by_key.values())
 
 
@@ -132,8 +132,8 @@ def _read_lines(lines: Iterable[bytes], path: Path, start: int) -> Iterator[Samp
         except ValueError as error:
             raise EvaluationError(f"{path}, line {number}: not JSON ({error})") from None
         earlier, graded = seen.get(sample.key, (0, False))
-        if graded:  # an ungraded sample may be followed by its graded form, and by nothing else
-            raise EvaluationError(f"{path}, line {number}: {sample.key} stands on line {earlier} already")
+        if graded:  # only an ungraded sample may come again, graded
+            raise EvaluationError(f"{path}, line {number}: {sample.key} is already on line {earlier}")
         seen[sample.key] = (number, sample.score is not None or sample.seed is None)
         yield sample
 
@@ -148,7 +148,7 @@ def _header(line: bytes, path: Path) -> dict[str, Any] | None:
                 )
             identity: dict[str, Any] = values.get("identity", {})
             return identity
-    return None  # not JSON or not ours: _read_lines names the line if it is no sample either
+    return None  # not JSON or not ours: _read_lines refuses it if it is not a sample
 
 
 def _differences(stored: Any, given: Any, name: str = "") -> Iterator[str]:

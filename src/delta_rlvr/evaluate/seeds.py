@@ -1,7 +1,7 @@
-"""Methods compared over training seeds: what another seed would do to the difference, which no single run can tell.
+"""Comparison of methods over training seeds.
 
-`compare`, the page and the study take their numbers and their words from here, so that the same scores always get the same test,
-p-value, interval and sentence.
+`compare`, the page and the study all use this module, so that the same scores always get the same test, p-value, interval and
+sentence.
 """
 
 from __future__ import annotations
@@ -30,53 +30,53 @@ from delta_rlvr.score_units import POINTS, ScoreUnit
 from delta_rlvr.words import counted, listed, rate_text
 
 SeedScores = Mapping[Any, float]
-"""A score by training seed, or by task and seed."""
+"""Scores by training seed, or by task and seed."""
 
 INTERVAL_SEEDS = 5
-"""With fewer seeds, `compare` and the page show no interval: Student's of two or three numbers is as wide as the scale. They show
-every number there is."""
+"""With fewer seeds `compare` and the page show all differences in place of an interval: Student's interval of two or three numbers is
+as wide as the scale."""
 
 Test = Literal["paired", "unpaired"]
-"""Sign flips of the differences seed by seed, or Mann-Whitney U over all seeds of both."""
+"""Sign flips of the differences by seed, or Mann-Whitney U over all seeds of both methods."""
 _TEST_NAMES: dict[Test, str] = {"paired": "sign flips, paired by seed", "unpaired": "Mann-Whitney U, unpaired"}
 
 
 @dataclass(frozen=True)
 class SeedComparison:
-    """One method, alone and against the baseline."""
+    """The scores of one method, and its difference to the baseline."""
 
     method: str
     seeds: int
     mean: float
     sd: float | None
-    """Over seeds; None for one seed."""
+    """The standard deviation over seeds; None for one seed."""
     pairs: int = 0
-    """Seeds that the baseline has too; 0 for the baseline itself."""
+    """The number of seeds in common with the baseline; 0 for the baseline itself."""
     difference: Interval | None = None
-    """Mean difference to the baseline with its interval: paired by seed with Student's interval from two pairs on, otherwise over
-    all seeds with Welch's interval (none where a method has one seed)."""
+    """Mean difference to the baseline. With two or more pairs: paired by seed, with Student's interval. Otherwise: over all seeds,
+    with Welch's interval (none if a method has one seed)."""
     p_paired: float | None = None
-    """Sign-flip test over the pairs, two-sided."""
+    """Two-sided sign-flip test over the pairs."""
     p_mann_whitney: float | None = None
-    """Unpaired, two-sided, over all seeds of both."""
+    """Two-sided, unpaired test over all seeds of both methods."""
     p_holm: float | None = None
-    """The paired p-value after Holm; see `adjust`."""
+    """`p_paired` after Holm's correction; see `adjust`."""
     p_mann_whitney_holm: float | None = None
-    """The unpaired one after Holm over the same family. n pairs cannot come below 2^(1-n); few seeds against many can do better."""
+    """`p_mann_whitney` after Holm over the same family. p of n pairs is at least 2^(1-n); few seeds against many can be lower."""
     effect: EffectSize | None = None
     detectable: float | None = None
-    """The smallest true difference that so many pairs would show in four of five such studies."""
+    """The smallest true difference that this many pairs would show in four of five studies."""
 
 
 def compare_seeds(scores: Mapping[str, SeedScores], baseline: str) -> list[SeedComparison]:
-    """Each method against the baseline, p-values as they are: `adjust` corrects a whole family of them."""
+    """Compare each method with the baseline. P-values are uncorrected: `adjust` corrects a family."""
     if baseline not in scores:
         raise ValueError(f"baseline {baseline!r} is not among {', '.join(scores)}")
     return [_compare(method, scores[method], scores[baseline], method == baseline) for method in scores]
 
 
 def adjust(family: Sequence[SeedComparison]) -> list[SeedComparison]:
-    """Holm's correction over all comparisons of a family (a primary comparison, declared before, is not part of it)."""
+    """Apply Holm's correction over a family of comparisons. (A primary comparison that was declared before is not part of it.)"""
     paired = holm_of_known([row.p_paired for row in family])
     unpaired = holm_of_known([row.p_mann_whitney for row in family])
     return [
@@ -121,28 +121,28 @@ def _unpaired_difference(values: Sequence[float], base: Sequence[float]) -> Inte
 
 @dataclass(frozen=True)
 class SeedTable:
-    """All methods against the first one, with the one test that decides and what it comes to."""
+    """All methods against the first one, with one test and its conclusion."""
 
     rows: list[SeedComparison]
-    """The baseline first; p-values adjusted over the others."""
+    """The baseline first; p-values are adjusted over the others."""
     test: Test
-    """Paired where every method has the baseline's seeds, otherwise unpaired: decided by the seeds, not by the scores."""
+    """Paired if every method has the baseline's seeds, otherwise unpaired. It depends on the seeds, not on the scores."""
     few: Mapping[str, Sequence[float]]
-    """The differences to the baseline seed by seed, of the methods that have too few pairs for an interval."""
+    """The differences to the baseline by seed, of the methods with too few pairs for an interval."""
     unit: ScoreUnit
     note: str | None = None
-    """What else is to be said of the scores."""
+    """A further sentence about the scores."""
     start: float | None = None
-    """The score before training, where all runs have the same."""
+    """The score before training, if it is the same in all runs."""
     rate: float | None = None
-    """The learning rate, where all runs have the same and nobody chose it by their scores."""
+    """The learning rate, if it is the same in all runs and was not tuned."""
 
     def p(self, row: SeedComparison) -> float | None:
-        """The p-value of the test that decides, as it is."""
+        """Return the uncorrected p-value of the test."""
         return row.p_paired if self.test == "paired" else row.p_mann_whitney
 
     def p_adjusted(self, row: SeedComparison) -> float | None:
-        """The same after Holm's correction."""
+        """Return the p-value of the test after Holm's correction."""
         return row.p_holm if self.test == "paired" else row.p_mann_whitney_holm
 
     @property
@@ -150,13 +150,13 @@ class SeedTable:
         return _TEST_NAMES[self.test]
 
     def gap(self, row: SeedComparison) -> str:
-        """The difference to the baseline, in points, with what `gap_name` says in brackets."""
+        """Return the difference to the baseline in points, with the numbers that `gap_name` describes in brackets."""
         each = listed([self.unit.signed(difference) for difference in self.few.get(row.method, ())])
         return gap_text(row.difference, self.unit) + (f" ({each})" if each else "")
 
     @property
     def gap_name(self) -> str:
-        """What stands in brackets behind a difference."""
+        """The heading of the brackets after a difference."""
         if not self.few:
             return "95 % interval"
         each = f"one number per seed, as an interval needs {INTERVAL_SEEDS} seeds"
@@ -164,7 +164,7 @@ class SeedTable:
 
     @property
     def sentence(self) -> str:
-        """The verdict, where the methods end, and how far the test reaches."""
+        """The verdict, the final scores, and the basis of the test."""
         baseline, *others = self.rows
         what = "" if self.unit.sign else f" a {self.unit.score} of"
         ends = [f"{baseline.method} ends at{what} {self.unit.shown(baseline.mean)}"]
@@ -206,13 +206,13 @@ class SeedTable:
             names = " or ".join(row.method for row in alike)
             least, most = min(row.seeds for row in self.rows), max(row.seeds for row in self.rows)
             seeds = counted(most, "seed") if least == most else f"{least} to {most} seeds"
-            said = f"cannot tell {names} from {baseline.method}: {seeds}"
-            clauses.append(f"{said}, {needed}" if (needed := self._needed(alike)) else said)
+            clause = f"cannot tell {names} from {baseline.method}: {seeds}"
+            clauses.append(f"{clause}, {needed}" if (needed := self._needed(alike)) else clause)
         text = f"{'; '.join(clauses)}."
         return text if apart else text[:1].upper() + text[1:]
 
     def _needed(self, alike: Sequence[SeedComparison]) -> str | None:
-        """How many seeds the clearest of these differences would need."""
+        """Return how many seeds the clearest of these differences would need, in words."""
         fewest = enough_seeds(len(self.rows) - 1, self.test)
         known = [(seeds_needed(row), row) for row in alike]
         sizes = [(max(seeds, fewest), row) for seeds, row in known if seeds is not None]
@@ -227,7 +227,7 @@ class SeedTable:
 
     @property
     def basis(self) -> str:
-        """The test, and what else is to be said of the scores."""
+        """The test, what limits it, and the note."""
         too_few = too_few_seeds([row.seeds for row in self.rows], self.test)
         test = too_few or f"Test: {self.test_name}, two-sided, at the 5 % level after Holm's correction."
         untested = [row.method for row in self.rows[1:] if self.p(row) is None]
@@ -241,12 +241,13 @@ class SeedTable:
 
 
 MANY_SEEDS = 100
-"""More than anybody will train."""
+"""The most seeds that a sentence recommends."""
 
 
 def seeds_needed(row: SeedComparison) -> int | None:
-    """Pairs of seeds with which a difference like the one seen, with the spread seen, would be found in four of five comparisons; None
-    where nothing was seen to differ or to spread, `MANY_SEEDS` + 1 for any number above it."""
+    """Return the pairs of seeds with which the observed difference, with its spread, would be found in four of five comparisons.
+
+    None without a difference or spread; `MANY_SEEDS` + 1 for any larger number."""
     if not row.detectable or row.difference is None or row.difference.mean == 0:
         return None
     spread = row.detectable / detectable_in_spreads(row.pairs)
@@ -255,12 +256,12 @@ def seeds_needed(row: SeedComparison) -> int | None:
 
 
 def enough_seeds(comparisons: int, test: Test = "paired") -> int:
-    """The fewest seeds with which the test can show anything."""
+    """Return the fewest seeds with which the test can be significant."""
     return next(n for n in count(2) if comparisons * _floor(n, n, test) < SIGNIFICANCE)
 
 
 def too_few_seeds(seeds: Sequence[int], test: Test = "paired") -> str | None:
-    """A sentence where the test can show nothing with so many seeds of each method (the baseline's first), whatever the scores are."""
+    """Return a sentence if the test cannot be significant with these numbers of seeds (the baseline's first), for any scores."""
     baseline, *others = seeds
     # Holm multiplies the smallest p-value by the number of comparisons.
     least = min(1.0, len(others) * min(_floor(own, baseline, test) for own in others))
@@ -272,30 +273,30 @@ def too_few_seeds(seeds: Sequence[int], test: Test = "paired") -> str | None:
     corrected = " after Holm's correction" if len(others) > 1 else ""
     return (
         f"With {with_seeds} and {counted(len(others), 'comparison')} the test ({_TEST_NAMES[test]}) cannot come below "
-        f"p = {least:.3g}{corrected}, whatever the difference: take {enough} seeds or more to tell methods apart."
+        f"p = {least:.3g}{corrected}, whatever the difference: use {enough} or more seeds to tell methods apart."
     )
 
 
 def _floor(seeds: int, base_seeds: int, test: Test) -> float:
-    """The smallest p that so many seeds can give, ties aside."""
+    """Return the smallest p that these numbers of seeds can give without ties."""
     if min(seeds, base_seeds) < 2:
         return 1.0
     if test == "paired":
         return paired_floor(seeds)
-    # All scores of one side above those of the other, either way round.
+    # All scores of one side above those of the other, in either direction.
     return 2 / math.comb(seeds + base_seeds, seeds)
 
 
 def paired_floor(pairs: int) -> float:
-    """The smallest p of so many pairs: all differences of one sign, either way round."""
+    """Return the smallest p of this many pairs: all differences have one sign, in either direction."""
     return 2 / 2**pairs
 
 
 def few_problems(problems: int | None, wanted: int | None) -> str | None:
-    """What to say of held-out scores of so many problems, where these are few. `wanted`: `eval_problems`, if the task has as many."""
+    """Return a sentence if a held-out score has few problems. `wanted`: the setting `eval_problems`."""
     if problems is None or problems >= FEW_QUESTIONS:
         return None
-    more = "give the task's file more rows, or hold out a set of its own (FILE?heldout=OTHER)"
+    more = "add rows to the task's file, or hold out another file (FILE?heldout=OTHER)"
     if problems == wanted:
         more = "raise eval_problems"
     return f"A score of {counted(problems, 'problem')} is rough, and more seeds do not help: {more}."
@@ -308,8 +309,8 @@ def seed_table(
     starts: Iterable[float | None] = (),
     rates: Iterable[float | None] = (),
 ) -> SeedTable:
-    """Every method against the first. `note` ends what is said of them; `starts`: the score of each run before training; `rates`: the
-    learning rate of each run, where none was tuned."""
+    """Compare every method with the first. `note`: a last sentence. `starts`: the score of each run before training. `rates`: the
+    learning rate of each run, if it was not tuned."""
     start, rate = (each.pop() if len(each) == 1 else None for each in (set(starts), set(rates)))
     baseline, base = next(iter(scores.items()))
     same_seeds = all(own.keys() == base.keys() for own in scores.values())
@@ -317,7 +318,7 @@ def seed_table(
     for row in adjust(compare_seeds(scores, baseline)):
         if row.difference is not None and (row.pairs or min(row.seeds, len(base))) < INTERVAL_SEEDS:
             own, gap = scores[row.method], row.difference.mean
-            # The difference of a lone pair is the mean itself.
+            # With one pair the mean is already the difference.
             shared = sorted(own.keys() & base.keys()) if row.pairs > 1 else []
             few[row.method] = [own[seed] - base[seed] for seed in shared]
             why = f"fewer than {INTERVAL_SEEDS} seeds: no interval"
@@ -327,7 +328,7 @@ def seed_table(
 
 
 def mean_over_seeds(values: Sequence[float]) -> Interval:
-    """The mean with Student's interval, which holds its level with a dozen seeds where resampling them does not."""
+    """Return the mean with Student's interval, which keeps its level with a dozen seeds; a bootstrap does not."""
     mean = statistics.fmean(values)
     if len(values) < 2:
         return Interval(mean, mean, mean, 0.0, 0, "one seed: no interval")
@@ -337,24 +338,24 @@ def mean_over_seeds(values: Sequence[float]) -> Interval:
 
 
 def student_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """Student's 95 % interval of the mean over seeds; None below `INTERVAL_SEEDS`."""
+    """Return Student's 95 % interval of the mean over seeds; None below `INTERVAL_SEEDS`."""
     interval = mean_over_seeds(values)
     return (interval.low, interval.high) if len(values) >= INTERVAL_SEEDS else None
 
 
 def is_significant(p: float | None) -> bool:
-    """Whether a p-value is below the 5 % level; a test that could not be made is not."""
+    """Return whether a p-value is below the 5 % level; None is not."""
     return p is not None and p < SIGNIFICANCE
 
 
 def mean_text(row: SeedComparison, unit: ScoreUnit = POINTS) -> str:
-    """Mean and standard deviation over seeds as a table shows them."""
+    """Return mean and standard deviation over seeds for a table."""
     return unit.plain(row.mean) + ("" if row.sd is None else f" ± {unit.plain(row.sd)}")
 
 
 def gap_text(gap: Interval | None, unit: ScoreUnit = POINTS, *, named: bool = False) -> str:
-    """The difference to the baseline as a table shows it, with its interval where there is one; with its unit `named` as in a
-    sentence: "+5.3 points (+4.0 to +6.7)"."""
+    """Return the difference to the baseline for a table, with its interval if there is one. `named` adds the unit for a sentence:
+    "+5.3 points (+4.0 to +6.7)"."""
     if gap is None:
         return "-"
     interval = f" ({unit.signed(gap.low)} to {unit.signed(gap.high)})" if gap.low < gap.high else ""
@@ -362,11 +363,11 @@ def gap_text(gap: Interval | None, unit: ScoreUnit = POINTS, *, named: bool = Fa
 
 
 def p_text(p: float | None) -> str:
-    """A p-value as a table shows it."""
+    """Return a p-value for a table."""
     return "-" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def p_words(p: float | None) -> str:
-    """The same in a sentence: "p = 0.031"."""
+    """Return a p-value for a sentence: "p = 0.031"."""
     text = p_text(p)
     return f"p {text}" if text.startswith("<") else f"p = {text}"

@@ -1,4 +1,4 @@
-"""Choose a checkpoint by a rule that is fixed in advance. The paper's: the best AIME25 avg@8."""
+"""Selection of a checkpoint by a rule that is fixed in advance. The paper's rule is the best AIME25 avg@8."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ SELECTION = "selection.json"
 
 _RULE = re.compile(r"(?P<benchmark>.+):(?P<metric>avg|pass)@(?P<k>\d+)")
 VERL = "verl"
-"""The folder, within a run's, where the recipes let verl put its checkpoints."""
+"""The folder below the run folder in which the recipes put verl's checkpoints."""
 _OF_VERL = "global_step_"
 _CHECKPOINT = re.compile(rf"(checkpoint-|{_OF_VERL})(\d+)")
 
 
 @dataclass(frozen=True)
 class SelectionRule:
-    """Which number decides."""
+    """The score by which checkpoints are compared."""
 
     benchmark: str
     metric: str
     """"avg" or "pass"."""
     k: int
-    """Samples per question; the first k, where a result has more."""
+    """Samples per question: the first k if a result has more."""
 
     @classmethod
     def parse(cls, text: str) -> SelectionRule:
-        """From "benchmark:metric@k", as in aime25:avg@8."""
+        """Read a rule from "benchmark:metric@k", as in aime25:avg@8."""
         match = _RULE.fullmatch(text)
         if match is None or int(match["k"]) < 1:
             raise EvaluationError(f"rule {text!r} is not of the form BENCHMARK:avg@K or BENCHMARK:pass@K")
@@ -51,14 +51,14 @@ class SelectionRule:
         return f"{self.benchmark}:{self.metric}@{self.k}"
 
     def score(self, result: EvaluationResult) -> float:
-        """The deciding number of one result. It must hold k samples of every question."""
-        # A file and a task are asked for by more than the name that their result goes under.
+        """Return the score of one result, which must have k samples of every question."""
+        # The result of a file or task has a shorter name than the rule.
         asked_for = self.benchmark.removeprefix("task:")
         name = asked_for if asked_for in result.benchmarks() else label_of(Path(asked_for))
         scores = result.scores(name)
         asked = result.document["benchmarks"][name]["questions_asked"]
         if len(scores) != asked or any(len(values) < self.k for values in scores.values()):
-            raise EvaluationError(f"a result has not all {self.k} samples of every question of {name}")
+            raise EvaluationError(f"a result does not have {self.k} samples of every question of {name}")
         chosen = {"avg": average_at_k, "pass": pass_at_k}[self.metric]
         return average_at_k([chosen(values[: self.k], self.k) for values in scores.values()])
 
@@ -68,16 +68,16 @@ class Checkpoint:
     """A checkpoint of a run whose weights can be loaded."""
 
     name: str
-    """Of its folder: checkpoint-80 (TRL), global_step_20 (verl)."""
+    """The name of its folder: checkpoint-80 (TRL), global_step_20 (verl)."""
     model: Path
     """The folder with the weights."""
 
 
 def checkpoints(run: Path, say: Callable[[str], None] = lambda text: None) -> dict[int, Checkpoint]:
-    """The run's checkpoints by step: TRL's, or verl's, which lie in the run's folder `verl`. One that cannot be loaded (a crash while
-    it was saved, shards that nobody merged) is named and left out."""
+    """Return the checkpoints of a run by step: TRL's, or verl's from the folder `verl`. One that cannot be loaded (incomplete after
+    a crash, or unmerged shards) is reported and left out."""
     if not run.is_dir():
-        raise EvaluationError(f"{run} is not a folder: give the folder of a run{near_path(run)}")
+        raise EvaluationError(f"{run} is not a folder: give a run folder{near_path(run)}")
     by_step, unusable = {}, []
     for path in (*run.iterdir(), *(run / VERL).glob("*")):
         match = _CHECKPOINT.fullmatch(path.name)
@@ -89,19 +89,19 @@ def checkpoints(run: Path, say: Callable[[str], None] = lambda text: None) -> di
         else:
             by_step[int(match[2])] = Checkpoint(path.name, model)
     for step, sentence in unusable:
-        # Beside verl's checkpoints a run folder keeps its own notes of the same steps.
+        # Beside verl's checkpoints the run folder has folders of ours for the same steps.
         if step not in by_step:
             say(sentence)
     if not by_step:
         raise EvaluationError(
             several_runs(run)
-            or f"{run} has no checkpoint-N or {VERL}/global_step_N folder with whole weights: there is nothing to choose from"
+            or f"{run} has no checkpoint-N or {VERL}/global_step_N folder with complete weights: there is nothing to select from"
         )
     return dict(sorted(by_step.items()))
 
 
 def _unusable(model: Path) -> str | None:
-    """Why a folder's weights cannot be loaded; None where they can."""
+    """Return why the weights in a folder cannot be loaded; None if they can."""
     weights = [*model.glob("*.safetensors"), *model.glob("*model*.bin")]  # TRL saves training_args.bin, too
     if not weights:
         shards = model.parent
@@ -110,23 +110,23 @@ def _unusable(model: Path) -> str | None:
                 *("python", "-m", "verl.model_merger", "merge", "--backend", "fsdp"),
                 *("--local_dir", shards, "--target_dir", model),
             )
-            return f"holds verl's shards and no model that can be loaded (`{merge}` makes one)"
-        return "holds no weights"
+            return f"has only verl's shards, which cannot be loaded (`{merge}` merges them)"
+        return "has no weights"
     for index in model.glob("*.index.json"):
         try:
             named = set(json.loads(index.read_bytes())["weight_map"].values())
         except ValueError:
-            return f"is half written: {index.name} cannot be read"
+            return f"is incomplete: {index.name} cannot be read"
         if missing := sorted(name for name in named if not (model / name).is_file()):
-            return f"is half written: {missing[0]} is not there"
+            return f"is incomplete: {missing[0]} is missing"
     for path in weights:
         if path.suffix == ".safetensors" and not _whole(path):
-            return f"is half written: {path.name} ends before its last weight"
+            return f"is incomplete: {path.name} is cut off"
     return None
 
 
 def _whole(path: Path) -> bool:
-    """Whether a file of weights is as long as its head says."""
+    """Return whether a file of weights is as long as its header says."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -137,7 +137,7 @@ def _whole(path: Path) -> bool:
 
 
 def selection_result_path(run: Path, rule: SelectionRule, checkpoint: str) -> Path:
-    """Where the evaluation that decides about a checkpoint is kept."""
+    """Return the path of the result by which a checkpoint is judged."""
     plain = re.sub(r"[^A-Za-z0-9@.-]+", "_", str(rule))
     return run / EVALUATIONS / f"select_{plain}_{checkpoint}.json"
 
@@ -149,11 +149,10 @@ def select_checkpoint(
     *,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Evaluate every checkpoint that has no complete result yet, choose, and write `selection.json` into the run.
+    """Evaluate every checkpoint without a complete result, select one, and write `selection.json` to the run folder.
 
-    `evaluate(checkpoint, path)` makes a result and keeps it at `path`. The best score wins; among equals the
-    earliest step. A choice by another rule that is there already is kept in the file and told: choosing the rule
-    after seeing the scores would make the chosen score too good.
+    `evaluate(checkpoint, path)` makes a result and stores it at `path`. The best score wins, and the earliest step among equal ones.
+    An earlier selection by another rule is kept in the file and reported: a rule chosen after the scores are known biases the result.
     """
     scores: dict[int, float] = {}
     own_reward = False
@@ -181,14 +180,14 @@ def select_checkpoint(
     others = [old for old in earlier if old.get("rule") != str(rule)]
     for old in others:
         say(
-            f"this run was chosen from by {old.get('rule')} before ({old.get('checkpoint')}): report the rule that was "
-            "fixed in advance, not the one with the better score"
+            f"an earlier selection used {old.get('rule')} ({old.get('checkpoint')}): report the rule that was fixed in advance, not "
+            "the one with the better score"
         )
     write_json(run / SELECTION, {"schema": 1, "choices": [*others, choice]})
     shown = score_unit(own_reward).finer.plain
     say(
-        f"{by_step[best].name} by {rule}: {shown(scores[best])}. The score that chose it is too good as a result: "
-        "evaluate it on benchmarks that did not choose it."
+        f"{by_step[best].name} by {rule}: {shown(scores[best])}. As the best of several, this score is biased upward: evaluate the "
+        "checkpoint on other benchmarks."
     )
     return choice
 

@@ -1,11 +1,11 @@
 """The server backend: any OpenAI-compatible server (vLLM, SGLang, ...) over HTTP, one request per sample.
 
-A request that fails in passing is tried again with growing pauses, or when the server says (Retry-After); one that keeps failing is
-handed back as a `Failure` with its reason. A server that is gone stops the evaluation instead of failing every sample in turn.
+A request with a transient failure is retried with growing pauses, or when the server says (Retry-After). One that keeps failing becomes
+a `Failure` with its reason. A server that is gone stops the evaluation instead of failing every sample.
 
-Why not the `openai` client (3.49): it retries by status, but hands over an answer that is no completion (cut JSON, no choices, no text,
-tokens as text) as it is; its pauses cannot be set or shown; it gives up where Retry-After is above two minutes; and the other requests
-under way do not wait. Only the loop of `_patiently` would go, for three more packages.
+Why not the `openai` client (3.49): it retries by status, but passes on an answer that is not a completion (cut JSON, no choices, no
+text, tokens as text); its pauses cannot be set or shown; it gives up if Retry-After is above two minutes; and other requests do not
+wait. It would replace only the loop of `_patiently`, and bring three more packages.
 """
 
 from __future__ import annotations
@@ -30,41 +30,41 @@ from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
 
 Api = Literal["chat", "completions"]
 Read = TypeVar("Read")
-# Worth another try besides every 5xx: the server was busy or dropped the request. Anything else is our request's fault.
+# Retried like every 5xx: the server was busy or dropped the request. Other statuses mean that the request is wrong.
 _PASSING = {408, 409, 425, 429}
 _LONGEST_PAUSE = 60.0
 _CONNECT_SECONDS = 10.0
 
 
 class _PassingTrouble(Exception):
-    """Trouble that another try may not meet."""
+    """A transient failure, which is retried."""
 
     def __init__(self, reason: str, *, wait: float = 0.0, down: bool = False) -> None:
         super().__init__(reason)
         self.wait = wait
-        """Seconds that the server asks us to wait."""
+        """Seconds to wait, as the server asks."""
         self.down = down
-        """Nobody answers at the address: the other requests would fail as well."""
+        """No server answers, so the other requests would fail too."""
 
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """How a server is spoken to."""
+    """The address of a server and the settings of requests."""
 
     url: str
     """Address up to and including /v1, as in http://localhost:8000/v1."""
     model: str
-    """The name the server knows the model by."""
+    """The server's name for the model."""
     api: Api = "chat"
     """"chat" sends messages (the server applies its template), "completions" plain text."""
     concurrency: int = 32
-    """Requests under way at once."""
+    """Concurrent requests."""
     timeout: float = 3600.0
     """Seconds to wait for one completion: 30,000 tokens take long on a busy server."""
     retries: int = 5
-    """Further tries of a request that failed in passing."""
+    """Retries of a request after transient failures."""
     backoff: float = 1.0
-    """Seconds before the first further try; doubled each time, up to 60, with jitter."""
+    """Seconds before the first retry; doubled each time, up to 60, with jitter."""
     api_key: str | None = None
     """Sent as a bearer token; never stored."""
 
@@ -74,7 +74,7 @@ class ServerSettings:
         if self.api not in ("chat", "completions"):
             raise EvaluationError(f'api = {self.api!r} must be "chat" or "completions"')
         if not self.model:
-            raise EvaluationError("a server needs the name of a model: see the list at its address + /models")
+            raise EvaluationError("give the server's name for the model: its address + /models lists them")
         for name, least in (("concurrency", 1), ("retries", 0), ("backoff", 0)):
             if getattr(self, name) < least:
                 raise EvaluationError(f"{name} = {getattr(self, name)} must be at least {least}")
@@ -84,7 +84,7 @@ class ServerSettings:
 
 @dataclass
 class ServerSampler:
-    """Samples over HTTP. Requests run in a thread of their own, so that an interrupt ends them at once."""
+    """Samples over HTTP. Requests run in a separate thread, so that an interrupt ends them at once."""
 
     server: ServerSettings
     settings: EvaluationSettings
@@ -92,14 +92,14 @@ class ServerSampler:
     _jitter: random.Random = field(default_factory=random.Random)
     _reported: Counter[str] = field(default_factory=Counter)
     _not_before: float = 0.0
-    """Of the event loop's clock: the server asked everybody to wait until then."""
+    """Time of the event loop until which all requests wait, as the server asked."""
 
     @property
     def _address(self) -> str:
         return self.server.url.rstrip("/")
 
     def describe(self) -> dict[str, Any]:
-        # The address is left out: the same model behind another port gives the same samples.
+        # Without the address: the same model at another port gives the same samples.
         return {"kind": "server", "api": self.server.api, "served_model": self.server.model}
 
     def sample(self, requests: Sequence[SampleRequest], wanted: Set[SampleKey]) -> Iterator[Sequence[Outcome]]:
@@ -113,7 +113,7 @@ class ServerSampler:
             except asyncio.CancelledError:
                 pass  # the reader of the answers has left
             except BaseExceptionGroup as group:
-                # The first error speaks for all: every worker meets the same server.
+                # One error is enough: all workers use the same server.
                 named = [error for error in group.exceptions if isinstance(error, EvaluationError)]
                 answers.put(named[0] if named else group)
             except BaseException as error:
@@ -138,7 +138,7 @@ class ServerSampler:
         waiting = iter(requests)
 
         async def worker(client: httpx.AsyncClient) -> None:
-            for request in waiting:  # shared: each request is taken by one worker
+            for request in waiting:  # shared by the workers
                 tell((request, await self._complete(client, request)))
 
         async with httpx.AsyncClient(
@@ -152,7 +152,7 @@ class ServerSampler:
                     group.create_task(worker(client))
 
     async def _check(self, client: httpx.AsyncClient) -> None:
-        """Ask the server for its models: is it there, does it let us in, does it know ours?"""
+        """Ask the server for its models, to check the address, the API key and the model."""
         request = client.build_request("GET", f"{self._address}/models", timeout=_CONNECT_SECONDS * 3)
         failure = await self._patiently(client, "models", request, self._check_models, wait_if_down=False)
         if failure is not None:
@@ -160,9 +160,9 @@ class ServerSampler:
 
     def _check_models(self, response: httpx.Response) -> None:
         if response.status_code in (401, 403):
-            raise EvaluationError(f"{self.server.url} refuses us ({response.status_code}): is the API key right?")
+            raise EvaluationError(f"{self.server.url} refuses access ({response.status_code}): check the API key")
         if response.status_code == 404:
-            return  # a server without a list of models; the first completion will tell
+            return  # the server has no list of models
         if response.is_error:
             raise EvaluationError(f"{self.server.url}/models answers {_words(response)}")
         try:
@@ -180,16 +180,16 @@ class ServerSampler:
 
         def read(response: httpx.Response) -> Completion | Failure:
             if response.status_code in (401, 403, 404):
-                # Every other request would fail alike: wrong key, wrong address or wrong model.
+                # Wrong key, address or model: every other request would fail too.
                 raise EvaluationError(f"{self._address}/{path} answers {_words(response)}")
             if response.is_error:
                 return Failure(f"the server refused the request: {_words(response)}")
             completion, limit = read_completion(response), body["max_tokens"]
             if completion.finish == "length" and completion.tokens is not None and completion.tokens < limit:
-                # Another length is another protocol: the same model scores lower.
+                # A shorter limit is another protocol: the same model scores lower.
                 return Failure(
-                    f"the server cut it at {completion.tokens} of {limit} tokens: it has a limit of its own (for vLLM start it with "
-                    "--generation-config vllm and a --max-model-len that leaves room), or lower `max_tokens`"
+                    f"the server cut it at {completion.tokens} of {limit} tokens by its own limit: raise that (start vLLM with "
+                    "--generation-config vllm and a larger --max-model-len), or lower `max_tokens`"
                 )
             return completion
 
@@ -204,7 +204,7 @@ class ServerSampler:
         *,
         wait_if_down: bool = True,
     ) -> Read | Failure:
-        """What `read` makes of the answer; tried again while the trouble may pass."""
+        """Return what `read` makes of the answer; retry after transient failures."""
         now = asyncio.get_running_loop().time
         tries = self.server.retries + 1
         for attempt in range(1, tries + 1):
@@ -216,16 +216,16 @@ class ServerSampler:
             if trouble.down and not wait_if_down:
                 break
             if trouble.wait > self.server.timeout:
-                return Failure(f"{trouble}; it asks to wait {trouble.wait:.0f} s, which is above the timeout")
+                return Failure(f"{trouble}; it asks to wait {trouble.wait:.0f} s, which is longer than the timeout")
             if attempt < tries:
                 self._not_before = max(self._not_before, now() + trouble.wait)
                 longest = min(_LONGEST_PAUSE, self.server.backoff * 2 ** (attempt - 1))
                 pause = trouble.wait + longest * self._jitter.uniform(0.5, 1.0)
                 self._reported[str(trouble)] += 1
-                if self._reported[str(trouble)] <= 3:  # many requests meet the same trouble
+                if self._reported[str(trouble)] <= 3:  # many requests have the same failure
                     self.say(f"{name}: try {attempt + 1} of {tries} in {pause:.0f} s, because {trouble}")
                 await asyncio.sleep(pause)
-        if trouble.down:  # not this request's fault: the others would fail as well
+        if trouble.down:  # the other requests would fail too
             raise EvaluationFailed(str(trouble))
         return Failure(f"{trouble} ({tries} tries)")
 
@@ -234,14 +234,14 @@ class ServerSampler:
             response = await client.send(request)
         except httpx.ConnectError as error:
             reason = (
-                f"no server answers at {self.server.url} ({error}). Start it, or correct the address, and run the same command again: "
+                f"no server answers at {self.server.url} ({error}). Start it or correct the address, then run the same command again: "
                 "samples so far are kept"
             )
             raise _PassingTrouble(reason, down=True) from None
         except httpx.TimeoutException as error:
             raise _PassingTrouble(f"no answer came in time ({type(error).__name__})") from None
-        except httpx.RequestError as error:  # the connection, or what came through it
-            raise _PassingTrouble(f"the transfer broke ({type(error).__name__}: {error})") from None
+        except httpx.RequestError as error:
+            raise _PassingTrouble(f"the transfer failed ({type(error).__name__}: {error})") from None
         if response.status_code in _PASSING or response.is_server_error:
             raise _PassingTrouble(f"the server answered {_words(response)}", wait=_retry_after(response))
         return response
@@ -271,7 +271,7 @@ class ServerSampler:
 
 
 def read_completion(response: httpx.Response) -> Completion:
-    """The completion in a server's answer, with the types that the file of samples needs."""
+    """Return the completion in a server's answer, with the types that the file of samples needs."""
     try:
         document = response.json()
         choice = document["choices"][0]
@@ -288,12 +288,12 @@ def read_completion(response: httpx.Response) -> Completion:
         kind = type(error).__name__
         raise _PassingTrouble(f"the server's answer is not a completion ({kind}: {response.text[:120]!r})") from None
     if text is None and reasoning is None:
-        raise _PassingTrouble("the server's answer holds no text")
+        raise _PassingTrouble("the server's answer has no text")
     return Completion(text or "", finish, tokens, reasoning)
 
 
 def _text(content: Any) -> str | None:
-    """Text, or the texts of a list of content parts, joined; None where there is none."""
+    """Return the text of a content, or the joined texts of its parts; None if there is none."""
     if content is None:
         return None
     if not isinstance(content, str | list):
@@ -301,12 +301,12 @@ def _text(content: Any) -> str | None:
     parts = [content] if isinstance(content, str) else content
     texts = [part if isinstance(part, str) else part.get("text", part.get("refusal")) for part in parts]
     kept = [text for text in texts if isinstance(text, str)]
-    # A lone surrogate has no UTF-8 form: what is graded now must be what is read from the file later.
+    # Replace lone surrogates, which have no UTF-8 form: the text that is graded must be the one stored.
     return "".join(kept).encode("utf-8", "replace").decode() if kept else None
 
 
 def _count(value: Any) -> int | None:
-    """A number of tokens, also where a server writes it as text or with a decimal point; None for anything else."""
+    """Return a number of tokens, which some servers send as text or float; None for anything else."""
     if isinstance(value, str) and value.isdecimal():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not (0 <= value < 2**63):
@@ -315,7 +315,7 @@ def _count(value: Any) -> int | None:
 
 
 def _retry_after(response: httpx.Response) -> float:
-    """Seconds that the server asks us to wait (RFC 9110: a number of seconds, or a date); 0 where it does not say."""
+    """Return the seconds to wait from Retry-After (RFC 9110: a number of seconds, or a date); 0 without it."""
     value = response.headers.get("Retry-After", "")
     try:
         seconds = float(value)
@@ -329,7 +329,7 @@ def _retry_after(response: httpx.Response) -> float:
 
 
 def _words(response: httpx.Response) -> str:
-    """A status with the server's own message."""
+    """Return the status with the server's message."""
     try:
         document = response.json()
         error = document.get("error", document) if isinstance(document, dict) else document

@@ -1,4 +1,4 @@
-"""The protocol of an evaluation: how many samples, how they are drawn, and each one's own seed."""
+"""The protocol of an evaluation: the number of samples, the sampling settings, and the seed of each sample."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 from delta_rlvr.evaluate.errors import EvaluationError
 
 HELDOUT = "heldout"
-"""What stands for the benchmark in the seeds of held-out samples: of training, of studies, and of tasks in `evaluate`."""
+"""The benchmark's name in the seeds of held-out samples: those of training, of studies, and of tasks in `evaluate`."""
 
 
 class SampleKey(NamedTuple):
-    """What names one sample in the whole evaluation."""
+    """The key of one sample in an evaluation."""
 
     benchmark: str
     problem: str
@@ -27,21 +27,20 @@ class SampleKey(NamedTuple):
 
 @dataclass(frozen=True)
 class EvaluationSettings:
-    """Everything about sampling that changes a score. Stored with every result."""
+    """The sampling settings that change a score. They are stored with every result."""
 
     samples: int = 16
-    """Samples a question (k of avg@k)."""
+    """Samples per question (k of avg@k)."""
     max_tokens: int = 30_000
-    """Longest completion, in tokens; what is cut there is graded as it stands."""
+    """Longest completion, in tokens. A completion that is cut off is graded too."""
     temperature: float = 1.0
-    """Sampling temperature; 0 takes the likeliest token."""
+    """Sampling temperature; 0 takes the most likely token."""
     top_p: float = 0.7
     """Nucleus: the smallest set of tokens with at least this probability, after the temperature."""
     seed: int = 0
-    """Every sample's own seed comes from this one, the benchmark (`HELDOUT` for tasks), the problem's id and the sample's
-    number."""
+    """The seed of a sample is derived from this one, the benchmark (`HELDOUT` for tasks), the problem's id and the sample number."""
     stop: tuple[str, ...] = ()
-    """Texts that end a completion (and are cut off); a base model without an end-of-text habit needs them."""
+    """Texts that end a completion and are cut off, for base models that do not end their answers."""
 
     def __post_init__(self) -> None:
         for name, fits, wanted in (
@@ -65,8 +64,7 @@ class EvaluationSettings:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> EvaluationSettings:
-        """Settings from a stored result. Keys that this version does not know, and nulls (samples that were drawn
-        elsewhere), are left out."""
+        """Return the settings of a stored result. Unknown keys and nulls (of samples from elsewhere) are ignored."""
         names = [field.name for field in fields(cls)]
         known = {name: values[name] for name in names if values.get(name) is not None}
         return cls(**known | {"stop": tuple(known.get("stop", ()))})
@@ -74,17 +72,17 @@ class EvaluationSettings:
 
 @dataclass(frozen=True)
 class Preset:
-    """Settings and benchmarks that belong together."""
+    """Benchmarks with their settings."""
 
     settings: EvaluationSettings
     benchmarks: tuple[str, ...]
     template: str | None = None
-    """The prompt of all of them, where it is not each benchmark's own."""
+    """The template of all benchmarks; None: each benchmark's own."""
 
 
 # DelTA (arXiv 2605.21467), evaluation settings of Tables 5-8: 16 samples, 30,000 tokens, T = 1.0, top-p 0.7.
 _MATH = EvaluationSettings(samples=16, max_tokens=30_000, temperature=1.0, top_p=0.7)
-# 5 samples as in the paper; it names no other sampling value here, so those for mathematics are taken.
+# 5 samples as in the paper, which gives no other sampling setting here: the others are those for mathematics.
 _OTHER = replace(_MATH, samples=5)
 PRESETS = {
     "paper-math": Preset(
@@ -97,6 +95,6 @@ PRESETS = {
 
 
 def sample_seed(seed: int, key: SampleKey) -> int:
-    """The seed of one sample, the same whatever else is sampled with it. 31 bits: every server takes those."""
+    """Return the seed of one sample, which does not depend on other samples. It has 31 bits, which every server accepts."""
     text = f"{seed}\0{key.benchmark}\0{key.problem}\0{key.sample}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1

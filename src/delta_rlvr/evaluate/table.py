@@ -1,4 +1,4 @@
-"""Methods x benchmarks, as the paper's Table 1: scores, their average weighted by questions, and which are above the first method's."""
+"""The table of methods and benchmarks, as the paper's Table 1: scores, their average over questions, and marks for significance."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ MARK = "*"
 
 @dataclass(frozen=True)
 class Cell:
-    """A method's score on a benchmark."""
+    """The score of a method on a benchmark."""
 
     score: float
     p: float | None = None
-    """Of the paper's test against the first method: one-sided Mann-Whitney U over repeated evaluations. None for the first method, and
-    without repeats."""
+    """The p-value of the paper's test against the first method: one-sided Mann-Whitney U over repeated evaluations. None for the first
+    method, and without repeats."""
 
     @property
     def above(self) -> bool:
-        """Whether it is above the first method's by the paper's test."""
+        """Whether the score is above that of the first method by the paper's test."""
         return self.p is not None and self.p < SIGNIFICANCE
 
 
@@ -41,9 +41,9 @@ class ScoreTable:
     columns: tuple[str, ...]
     rows: Mapping[str, tuple[Cell, ...]]
     questions: tuple[int, ...]
-    """Of each column."""
+    """The number of questions of each column."""
     repeats: tuple[int, ...]
-    """Repeated evaluations of each method: passes over the questions."""
+    """The number of repeated evaluations (passes over the questions) of each method."""
     samples: int
     unit: ScoreUnit
 
@@ -51,26 +51,26 @@ class ScoreTable:
         return self.unit.finer.plain(cell.score)
 
     def best(self, place: int) -> float:
-        """The highest score of a column, as it is shown."""
+        """Return the highest score of a column, rounded as shown."""
         return max(float(self.shown(cells[place])) for cells in self.rows.values())
 
     @property
     def caption(self) -> str:
         first, scale = next(iter(self.rows)), "percent" if self.unit.sign else self.unit.score
-        said = f"avg@{self.samples} in {scale}"
+        scores = f"avg@{self.samples} in {scale}"
         if len(self.columns) > 1:
-            said += f"; the average is over all {self.questions[-1]} questions"
+            scores += f"; the average is over all {self.questions[-1]} questions"
         if not any(cell.p is not None for cells in self.rows.values() for cell in cells):
-            return f"{said}; no test: it takes two samples per question or more"
+            return f"{scores}; no test: it needs two or more samples per question"
         counts = "/".join(map(str, dict.fromkeys(self.repeats)))
         return (
-            f"{said}; {MARK} above {first} over {counts} repeated evaluations (one-sided Mann-Whitney U, p < {SIGNIFICANCE:g}, not "
+            f"{scores}; {MARK} above {first} over {counts} repeated evaluations (one-sided Mann-Whitney U, p < {SIGNIFICANCE:g}, not "
             "adjusted for the number of tests)"
         )
 
 
 def score_table(sides: Mapping[str, Sequence[EvaluationResult]], benchmarks: Sequence[str] | None = None) -> ScoreTable:
-    """The table of results that `compare_many` takes for comparable: one or more of each method, the baseline first."""
+    """Return the table of results that `compare_many` accepts: one or more of each method, the baseline first."""
     reference = next(iter(sides.values()))[0]
     chosen = list(benchmarks or reference.benchmarks())
     columns = [[name] for name in chosen] + ([chosen] if len(chosen) > 1 else [])
@@ -84,7 +84,9 @@ def score_table(sides: Mapping[str, Sequence[EvaluationResult]], benchmarks: Seq
         means = [list(question_means(side, column).values()) for column in columns]
         counts.append([len(each) for each in means])
         if counts[-1] != counts[0]:
-            raise EvaluationError(f"{name} has not as many questions as the first: complete the evaluation first")
+            raise EvaluationError(
+                f"{name} has another number of questions than the first: complete the evaluation first"
+            )
         rows[name] = tuple(
             Cell(average_at_k(each), _p(seen, base))
             for each, seen, base in zip(means, passes, baseline or [[]] * len(columns), strict=True)
@@ -109,7 +111,7 @@ def as_markdown(table: ScoreTable) -> str:
 
 
 def as_latex(table: ScoreTable) -> str:
-    """For a document with the package booktabs."""
+    """Return the table for LaTeX with the package booktabs."""
     lines = [("method", *table.columns), *_texts(table, r"\textbf{{{}}}".format, f"$^{MARK}$")]
     heading, *body = [" & ".join(map(_escaped, line)) + r" \\" for line in lines]
     caption = "% " + table.caption
@@ -118,7 +120,7 @@ def as_latex(table: ScoreTable) -> str:
 
 
 def as_csv(table: ScoreTable) -> str:
-    """Scores, and behind them the p-values."""
+    """Return the scores, followed by the p-values, as CSV."""
     written = io.StringIO()
     lines = csv.writer(written, lineterminator="\n")
     lines.writerow(("method", *table.columns, *(f"p {column}" for column in table.columns)))
@@ -129,11 +131,11 @@ def as_csv(table: ScoreTable) -> str:
 
 
 FORMATS: dict[str, Callable[[ScoreTable], str]] = {".md": as_markdown, ".tex": as_latex, ".csv": as_csv}
-"""By how a file's name ends."""
+"""The writers of tables, by the ending of the file."""
 
 
 def _texts(table: ScoreTable, bold: Callable[[str], str], mark: str) -> list[tuple[str, ...]]:
-    """Each row's cells, the best of a column in bold, those above the first method marked."""
+    """Return the cells of each row, with the best of a column in bold and those above the first method marked."""
     return [
         (
             name,
@@ -148,5 +150,5 @@ def _texts(table: ScoreTable, bold: Callable[[str], str], mark: str) -> list[tup
 
 
 def _escaped(text: str) -> str:
-    """What LaTeX would take for something else in names; cells have their own commands."""
+    """Escape the special characters of LaTeX in names; cells already hold commands."""
     return text if "$" in text or "\\" in text else "".join("\\" + c if c in "_%&#" else c for c in text)

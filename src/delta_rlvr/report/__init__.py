@@ -1,4 +1,4 @@
-"""One self-contained page for a run or a comparison, and for rollouts from anywhere."""
+"""The self-contained page about a run, a comparison, or rollouts of any engine."""
 
 from delta_rlvr.report.page import write_report
 

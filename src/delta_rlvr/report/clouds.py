@@ -1,4 +1,4 @@
-"""Types by mean coefficient over every token of a run (the paper's Figure 5), from the running sums."""
+"""Token types by their mean coefficient over all tokens of a run (the paper's Figure 5), from running sums."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from delta_rlvr.runs import TokenSums
 from delta_rlvr.runs.layout import round_significant
 
 TYPES = 4000
-"""Types on the page: half of them the most frequent ones, half the extremes (of both sides and of each) with the minimum count."""
+"""The number of types on the page: half are the most frequent, half the extremes (overall and of each side) with a minimum count."""
 
 
 def clouds(sums: TokenSums, types: int = TYPES) -> dict[str, Any] | None:
-    """Columns over vocabulary entries, most frequent first; None where no token was counted, or every one of them weighs one."""
+    """Return columns over token types, most frequent first; None if there are no tokens or all weights are 1."""
     ids = sums.ids
     if not len(ids):
         return None
@@ -51,8 +51,8 @@ def clouds(sums: TokenSums, types: int = TYPES) -> dict[str, Any] | None:
 
 
 def default_minimum(tokens: int, most: int) -> int:
-    """One in ten thousand tokens, at least 5, as a round number; never more than the most frequent type has. Of a few rollouts, every
-    type is shown."""
+    """Return the minimum count of a type: one in ten thousand tokens, at least 5, rounded, and at most the count of the most frequent
+    type. With fewer than 1000 tokens every type is shown."""
     if tokens < 1000:
         return 1
     wanted = max(5.0, tokens / 10_000)

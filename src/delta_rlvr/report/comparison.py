@@ -1,4 +1,4 @@
-"""Final scores with intervals, the test of the methods over seeds, and what it says in a sentence."""
+"""The comparison section: final scores with intervals, the test of the methods over seeds, and its conclusion."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from delta_rlvr.score_units import POINTS, REWARD, ScoreUnit, score_unit
 from delta_rlvr.specs import shown_spec
 from delta_rlvr.words import command_line, listed
 
-# Rows that the page shows of one evaluation.
+# The most rows of an evaluation on the page.
 FACTS = 80
 
 _NOT_A_RESULT = (AttributeError, KeyError, TypeError, ValueError)
-"""What reading a file of `evaluations/` raises that somebody else wrote."""
+"""The errors of reading a file in `evaluations/` that is not a result of ours."""
 
 
 def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[str, Any]:
-    """What the comparison section shows: scores of each run and group, tests, a sentence, settings.
+    """Return the data of the comparison section: scores of each run and group, tests, a sentence, settings.
 
-    The first group with a score is what the others are compared with, as the first method is in `delta-rlvr compare`. Where no run has
-    a held-out score (a script that trains has none of its own), the scores are mean rewards over training.
+    The first group with a score is the baseline, like the first method of `delta-rlvr compare`. If no run has a held-out score, as
+    with a training script without one, the scores are mean rewards over training.
     """
     scores = [_scores(run) for run in runs]
     steps = None
@@ -41,7 +41,7 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
     comparable = len(by_group) > 1 and len(asked) == 1
     own = list(map(_own_reward, runs, scores))
     unit = REWARD if steps or any(own) else POINTS
-    # Of several tasks or rewards, each run's score is shown as what it is.
+    # With several tasks or rewards, each run has its own unit.
     units = [unit if steps or len(asked) == 1 else score_unit(each) for each in own]
     rough = [few for few in map(_few_problems, runs, scores) if few]
     starts = [(score["before"] or {}).get("accuracy") for score in scores if score["after"]]
@@ -84,7 +84,7 @@ def _shown(unit: ScoreUnit) -> dict[str, Any]:
 
 
 def _asked(runs: Sequence[RunReader]) -> list[str]:
-    """What the runs were asked and judged by: scores of different tasks or rewards are different things."""
+    """Return the distinct tasks and rewards of the runs: scores of different ones are not comparable."""
     kinds = {}
     for run in runs:
         reward = _setting(run, "reward")
@@ -126,7 +126,7 @@ def _verdict(
     unit: ScoreUnit,
     runs: Sequence[RunReader],
 ) -> str:
-    """What the page leads with."""
+    """Return the sentence at the top of the page."""
     if compared:
         return compared.verdict
     if len(by_group) > 1:
@@ -137,16 +137,16 @@ def _verdict(
 def _basis(
     compared: SeedTable | None, steps: int | None, labels: Sequence[str], scores: Sequence[dict[str, Any]]
 ) -> str:
-    """What the verdict stands on, beside the scores."""
+    """Return the sentences about the test and about missing scores."""
     missing = [label for label, score in zip(labels, scores, strict=True) if not score["after"]]
-    said = [
+    sentences = [
         f"There is no held-out score: these are mean rewards over the first {_steps(steps)} of training."
         if steps and compared
         else None,
         compared.basis if compared else None,
-        f"Without a score, and left out: {', '.join(missing)}." if 0 < len(missing) < len(labels) else None,
+        f"Left out, without a score: {', '.join(missing)}." if 0 < len(missing) < len(labels) else None,
     ]
-    return " ".join(filter(None, said))
+    return " ".join(filter(None, sentences))
 
 
 def _steps(steps: int) -> str:
@@ -154,7 +154,7 @@ def _steps(steps: int) -> str:
 
 
 def _own_reward(run: RunReader, score: Mapping[str, Any]) -> bool:
-    """Whether a custom reward judged: what the run says of itself, or what its scores say."""
+    """Return whether a custom reward judged, by the settings of the run or by its scores."""
     return bool(_setting(run, "reward")) or any(
         score[when] and score[when]["own_reward"] for when in ("before", "after")
     )
@@ -165,14 +165,14 @@ def _few_problems(run: RunReader, score: Mapping[str, Any]) -> str | None:
 
 
 def _scores(run: RunReader) -> dict[str, Any]:
-    """Held-out scores: those of run.json, or of evaluations that were put in their place."""
+    """Return the held-out scores: those of run.json, or of evaluations in the run folder."""
     final = run.info.get("final")
     final = final if isinstance(final, dict) else {}
     return {moment: _score(final.get(moment)) or _evaluated(run, moment) for moment in ("before", "after")}
 
 
 def _evaluated(run: RunReader, moment: str) -> dict[str, Any] | None:
-    """The score of `evaluations/heldout_before.json` or `heldout_after.json`: what `train` calls its own."""
+    """Return the score in `evaluations/heldout_before.json` or `heldout_after.json`, the files that `train` writes."""
     document = run.evaluations.get(f"heldout_{moment}")
     if document is None:
         return None
@@ -180,7 +180,7 @@ def _evaluated(run: RunReader, moment: str) -> dict[str, Any] | None:
         result = EvaluationResult(document)
         if result.complete:
             return _score(result.summary())
-        why = "samples are missing in it: run the same command again"
+        why = "samples are missing: run the same command again"
     except _NOT_A_RESULT:
         why = "it is not a result of `delta-rlvr evaluate`"
     run.problems.append(f"{EVALUATIONS}/heldout_{moment}.json gives no held-out score: {why}")
@@ -188,7 +188,7 @@ def _evaluated(run: RunReader, moment: str) -> dict[str, Any] | None:
 
 
 def _training_rewards(runs: Sequence[RunReader]) -> tuple[int | None, list[dict[str, Any]]]:
-    """The mean reward of each run over the steps that all of them have, and how many steps those are; None where there are none."""
+    """Return the number of steps that all runs have (None if there are none), and each run's mean reward over them."""
     curves = [run.series("reward") for run in runs]
     last = min((steps[-1] for steps, _ in curves if steps), default=None)
     scores: list[dict[str, Any]] = []
@@ -199,25 +199,25 @@ def _training_rewards(runs: Sequence[RunReader]) -> tuple[int | None, list[dict[
 
 
 def _score(value: Any) -> dict[str, Any] | None:
-    """One held-out result, or None where there is no accuracy in it."""
+    """Return a held-out score, or None if `value` has no accuracy."""
     if not isinstance(value, dict) or not is_number(value.get("accuracy")):
         return None
     keys = ("accuracy", "low", "high", "problems", "samples")
     score = {key: value[key] if is_number(value.get(key)) else None for key in keys}
     note = value.get("interval_note")
-    said = {"own_reward": value.get("own_reward") is True, "interval_note": note if isinstance(note, str) else None}
-    return score | said | _interval(score["low"], score["high"])
+    facts = {"own_reward": value.get("own_reward") is True, "interval_note": note if isinstance(note, str) else None}
+    return score | facts | _interval(score["low"], score["high"])
 
 
 def _interval(low: float | None, high: float | None) -> dict[str, float | None]:
-    """Both ends, or none where nothing varied: see `interval_text`."""
+    """Return both ends, or None for both if nothing varied: see `interval_text`."""
     spread = low is not None and high is not None and low < high
     return {"low": low if spread else None, "high": high if spread else None}
 
 
 def _summary(group: RunGroup, finals: list[dict[str, Any] | None], seeds: list[Any]) -> dict[str, Any]:
-    """Mean over the group's runs. Several seeds: Student's interval over seeds, or every score where they are few; one run: its own
-    interval."""
+    """Return the mean over the runs of a group. With several seeds it has Student's interval over seeds, or every score if there are
+    few; with one run, that run's interval."""
     known = [final for final in finals if final is not None]
     scored = [seed for seed, final in zip(seeds, finals, strict=True) if final is not None]
     values = [float(final["accuracy"]) for final in known]
@@ -226,7 +226,7 @@ def _summary(group: RunGroup, finals: list[dict[str, Any] | None], seeds: list[A
         words = "no final score"
     elif len(values) == 1:
         low, high, note = (known[0][key] for key in ("low", "high", "interval_note"))
-        words = "one run: interval over its problems, blind to the seed"
+        words = "one run: interval over its problems, not over seeds"
     elif interval := student_interval(values):
         low, high = interval
         if min(values) >= 0 and max(values) <= 1:  # shares; custom rewards may be anything
@@ -249,7 +249,7 @@ def _summary(group: RunGroup, finals: list[dict[str, Any] | None], seeds: list[A
 def _seed_scores(
     runs: Sequence[RunReader], groups: Sequence[RunGroup], scores: Sequence[dict[str, Any]]
 ) -> dict[str, dict[int, float]]:
-    """The final scores of each group that has any, by seed. A run that does not say its seed shares it with no other."""
+    """Return the final scores of each group by seed, without groups that have none. Runs without a seed get distinct negative ones."""
     by_group: dict[str, dict[int, float]] = {}
     for number, group in enumerate(groups, 1):
         by_seed = {}
@@ -265,7 +265,7 @@ def _seed_scores(
 
 
 def _tests(compared: SeedTable) -> list[dict[str, str]]:
-    """The rows of the table of tests, as text: the same that `delta-rlvr compare` shows."""
+    """Return the rows of the table of tests as text, as in `delta-rlvr compare`."""
     baseline, *others = compared.rows
     return [
         {
@@ -286,7 +286,7 @@ def _alone_in_training(by_group: Mapping[str, Mapping[int, float]], steps: int) 
 
 
 def _how_to_score(runs: Sequence[RunReader]) -> dict[str, str]:
-    """What gives runs without held-out scores some: words, and commands to copy, one line per run."""
+    """Return how to add held-out scores: a sentence, and one command per run to copy."""
     commands = [
         command_line(
             *("delta-rlvr", "evaluate", "--model", run.path / "model", "--benchmarks", "FILE"),
@@ -295,15 +295,15 @@ def _how_to_score(runs: Sequence[RunReader]) -> dict[str, str]:
         for run in runs
     ]
     return {
-        "words": "To compare held-out scores, run this, with your file of problems for FILE, and make the page again (add "
-        "`--reward FILE.py:NAME` if you have a reward of your own, `--template_text` with your prompt, and `--max-tokens` and `-k` for "
-        "the length and number of the responses):",
+        "words": "To compare held-out scores, run this with your file of problems as FILE, then make the page again (add "
+        "`--reward FILE.py:NAME` for a custom reward, `--template_text` for your prompt, and `--max-tokens` and `-k` for the length "
+        "and number of responses):",
         "commands": "\n".join(commands),
     }
 
 
 def _change(runs: Sequence[RunReader]) -> str | None:
-    """What training changed in the held-out score of one run alone, with the test that `train` prints."""
+    """Return the change of the held-out score of a single run, with the test that `train` prints."""
     if len(runs) != 1:
         return None
     try:
@@ -338,7 +338,7 @@ def _alone(
 
 
 def _facts(value: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """The numbers and short texts of an evaluation, nested names joined; its lists (single samples) stay in the folder."""
+    """Return the numbers and short texts of an evaluation, with nested names joined and without lists (of samples)."""
     facts: list[tuple[str, Any]] = []
     for key, item in value.items():
         if isinstance(item, dict):

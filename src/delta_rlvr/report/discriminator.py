@@ -1,8 +1,8 @@
-"""The two sides' tokens on the centroid contrast, before and after refinement, and how far they overlap.
+"""The tokens of both sides on the contrast of the centroids, before and after refinement, and the overlap of the sides.
 
-A token's margin is its score on the contrast with the sign of its side, so score = +margin on the positive side and
--margin on the negative one. That holds for margins between both centroids, which have both signs; distances to the own centroid
-alone ("within_side") and unsigned scores ("alignment") have one sign, no common axis, and are left out.
+A token's margin is its score on the contrast, with the sign of its side: score = +margin on the positive side, -margin on the negative
+one. This needs margins between both centroids, which have both signs. Distances to the own centroid ("within_side") and unsigned scores
+("alignment") have one sign and no common axis, and are left out.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from delta_rlvr.evaluate.significance import auroc
 from delta_rlvr.runs.layout import round_significant
 
 BINS = 48
-# What a tick's label needs, as a share of the axis.
+# The room of a tick's label, as a share of the axis.
 TICK_ROOM = 0.11
-# Tokens a step that are ranked and binned; beyond it a seeded draw of them.
+# The most tokens of a step that are ranked and binned; of more, a seeded sample.
 LIMIT = 400_000
 
 
 def step_view(responses: Iterable[dict[str, Any]], step: int) -> dict[str, Any] | None:
-    """Histograms and overlap of one sampled step; None where margins have one sign or one of the sides is missing."""
+    """Return the histograms and overlap of a sampled step; None if all margins have one sign or a side is missing."""
     scores: dict[str, dict[int, list[Any]]] = {"before": {1: [], -1: []}, "after": {1: [], -1: []}}
     for response in responses:
         advantage = response.get("advantage") or 0.0
@@ -49,7 +49,7 @@ def step_view(responses: Iterable[dict[str, Any]], step: int) -> dict[str, Any] 
 
 
 def summary(steps: list[dict[str, Any]]) -> str:
-    """What refinement does to the overlap, over all sampled steps, in a sentence."""
+    """Return a sentence about what refinement does to the overlap, over all sampled steps."""
     before, after, auroc_before, auroc_after = (
         float(np.mean([step[moment][name] for step in steps]))
         for name in ("overlap", "auroc")
@@ -69,10 +69,9 @@ def summary(steps: list[dict[str, Any]]) -> str:
 
 
 def overlap(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> float:
-    """Shared area of the two sides' distributions: 1 = the same, 0 = apart.
+    """Return the shared area of the two sides' distributions: 1 = the same, 0 = apart.
 
-    The bins hold equal shares of the pooled tokens, so a few far tokens cannot make all others look alike, and a
-    change of the axis' scale changes nothing.
+    The bins have equal shares of the pooled tokens, so that neither outliers nor the scale of the axis change the result.
     """
     edges = np.unique(np.quantile(np.concatenate([positive, negative]), np.linspace(0, 1, BINS + 1)))
     if len(edges) < 2:
@@ -82,8 +81,8 @@ def overlap(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> flo
 
 
 def _moment(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> dict[str, Any]:
-    """Histograms on an axis that is linear around 0, where the sides part, and logarithmic far from it: near-certain tokens have
-    gradients next to nothing, so they share one score, and a linear axis would show little else."""
+    """Return histograms on an axis that is linear around 0, where the sides separate, and logarithmic far from it. Near-certain tokens
+    have almost no gradient and all score near 0, so a linear axis would show little else."""
     pooled = np.concatenate([positive, negative])
     low, high = np.quantile(pooled, [0.002, 0.998])
     reach = max(abs(low), abs(high)) or 1.0
@@ -92,10 +91,10 @@ def _moment(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> dic
     def place(score: Any) -> NDArray[np.float64]:
         return np.arcsinh(np.asarray(score) / unit)
 
-    # Zero is always on the axis, with a little room on its other side.
+    # The axis always has zero, and some room on both sides of it.
     start, end = place(min(low, -0.1 * reach)), place(max(high, 0.1 * reach))
     edges = np.linspace(start, end, BINS + 1)
-    # Tokens beyond the shown range are counted in the outermost bins.
+    # Tokens outside the range are counted in the outermost bins.
     shares = [np.histogram(np.clip(place(v), start, end), edges)[0] / len(v) for v in (positive, negative)]
     return {
         "positive": round_significant(shares[0].tolist(), 4),
@@ -110,8 +109,8 @@ def _moment(positive: NDArray[np.float64], negative: NDArray[np.float64]) -> dic
 
 
 def ticks(place: Callable[[float], float], reach: float) -> list[tuple[float, float]]:
-    """(place, score) of round scores that have room beside each other: zero first, then powers of ten from the outside in, then
-    what fits between them. `place` is 0 at the axis' left end and 1 at its right one."""
+    """Return (place, score) of round scores that have room on the axis. Zero comes first, then powers of ten from the outside in, then
+    scores between them. `place` maps a score to 0 at the left end of the axis and 1 at the right end."""
     top = int(np.floor(np.log10(reach)))
     powers = range(top, top - 4, -1)
     sizes = [float(f"{factor}e{power}") for factor in (1, 5, 2) for power in powers]

@@ -1,4 +1,4 @@
-"""Training curves: which metrics share a panel, and each run's columns."""
+"""Training curves: the panels with their metrics, and the columns of each run."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from delta_rlvr.runs import RunReader
 from delta_rlvr.runs.layout import round_significant
 from delta_rlvr.weight_words import hardly_differ
 
-# A page of many runs must stay light: beyond this, n steps become one point (the last step always stands alone).
+# The most points of a curve. Of more steps, n become one point (the last step is always one).
 POINTS = 1500
 _RANKS = ("rank_positive", "rank_negative")
 
 Line = tuple[str, str, str]
-"""A metric, what its line is called, and how it is drawn."""
+"""A metric, the label of its line, and its style."""
 
 
 def _by_side(metric: str) -> tuple[Line, Line]:
-    """A metric that each side has: `metric` with the side's name in it."""
+    """Return the lines of a metric for both sides; `metric` has a placeholder for the side's name."""
     return ((metric.format("positive"), "positive side", "solid"), (metric.format("negative"), "negative side", "dash"))
 
 
@@ -26,7 +26,7 @@ def _alone(metric: str, label: str | None = None) -> tuple[Line]:
     return ((metric, label or metric, "solid"),)
 
 
-# (title, what it shows, lines): those that are shown at once, and the others.
+# (title, what it shows, lines) of the panels that are always open; `_MORE_PANELS` are folded.
 _PANELS: tuple[tuple[str, str, tuple[Line, ...]], ...] = (
     ("Reward", "Mean reward over the batch.", _alone("reward")),
     ("Held-out score", "During training (`eval_every`).", _alone("eval_accuracy")),
@@ -60,13 +60,13 @@ _PANELS: tuple[tuple[str, str, tuple[Line, ...]], ...] = (
     ),
     (
         "The positive side's share of the update",
-        "Weight x |A| x (1 - p) of the responses with a positive advantage, of the whole batch's; and with every weight one.",
+        "Weight x |A| x (1 - p) of the responses with a positive advantage, as a share of the whole batch; and with every weight one.",
         (("update_share_positive", "as weighed", "solid"), ("update_share_plain", "every weight 1", "dash")),
     ),
     (
         "Weight against 1 - p",
-        "Rank correlation on each side: near 1 or -1, the weight is another name for how unsure the policy was. "
-        "Where most weights are saturated, it ranks differences too small to see.",
+        "Rank correlation on each side: near 1 or -1, the weight only says how unsure the policy was. "
+        "If most weights are saturated, it ranks differences too small to see.",
         _by_side("rank_{}"),
     ),
     (
@@ -81,7 +81,7 @@ _PANELS: tuple[tuple[str, str, tuple[Line, ...]], ...] = (
     ),
     (
         "Seconds by phase",
-        "Where the time of a step goes.",
+        "The time of each phase of a step.",
         tuple(
             (f"seconds_{phase}", phase, line)
             for phase, line in zip(
@@ -93,7 +93,7 @@ _PANELS: tuple[tuple[str, str, tuple[Line, ...]], ...] = (
     ),
 )
 _MORE_PANELS: tuple[tuple[str, str, tuple[Line, ...]], ...] = (
-    ("Loss", "Of the step.", _alone("loss")),
+    ("Loss", "Loss of the step.", _alone("loss")),
     ("Gradient norm", "Before clipping.", _alone("grad_norm", "gradient norm")),
     ("Learning rate", "", _alone("learning_rate", "learning rate")),
     (
@@ -112,7 +112,7 @@ _MORE_PANELS: tuple[tuple[str, str, tuple[Line, ...]], ...] = (
 
 
 def panels(runs: list[RunReader]) -> list[dict[str, Any]]:
-    """The panels for which at least one run has a number, with only the lines that some run has."""
+    """Return the panels and lines for which at least one run has a number."""
     known = {key for run in runs for line in _telling(run) for key, value in line.items() if is_number(value)}
     shown, primary = [], {title for title, _, _ in _PANELS}
     for title, words, lines in (*_PANELS, *_MORE_PANELS):
@@ -123,7 +123,7 @@ def panels(runs: list[RunReader]) -> list[dict[str, Any]]:
 
 
 def _telling(run: RunReader) -> list[dict[str, Any]]:
-    """The run's metrics, without rank correlations of weights that hardly differ: those rank differences that do nothing."""
+    """Return the metrics of a run, without rank correlations of weights that hardly differ: these differences have no effect."""
     return [
         {key: value for key, value in line.items() if key not in _RANKS} if _alike(line) else line
         for line in run.metrics
@@ -136,8 +136,8 @@ def _alike(line: dict[str, Any]) -> bool:
 
 
 def columns(run: RunReader, shown: list[dict[str, Any]], points: int = POINTS) -> dict[str, list[Any]]:
-    """The run's metrics as columns. Where there are more steps than `points`, n steps become one point, which has the first known value
-    of each metric: some are known at few steps only, and none of them must be lost."""
+    """Return the metrics of a run as columns. If it has more steps than `points`, n steps become one point with the first known value
+    of each metric, so that metrics of few steps are not lost."""
     lines = _telling(run)
     stride = max(1, -(-len(lines) // points))
     body = lines[:-1]
@@ -153,10 +153,10 @@ def columns(run: RunReader, shown: list[dict[str, Any]], points: int = POINTS) -
 
 
 def notes(run: RunReader, limit: int = 20) -> list[str]:
-    """What the run said while it went on: `note` of its metrics, each sentence once with its first step."""
+    """Return the notes in the metrics of a run, each once, with its first step."""
     first: dict[str, int] = {}
     for line in run.metrics:
         if isinstance(line.get("note"), str) and line["note"]:
             first.setdefault(line["note"], line["step"])
-    said = [f"step {step}: {note}" for note, step in first.items()]
-    return said[:limit] + ([f"... and {len(said) - limit} more notes"] if len(said) > limit else [])
+    texts = [f"step {step}: {note}" for note, step in first.items()]
+    return texts[:limit] + ([f"... and {len(texts) - limit} more notes"] if len(texts) > limit else [])

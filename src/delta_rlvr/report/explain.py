@@ -1,4 +1,4 @@
-"""Which tokens of given rollouts would get the credit: one forward pass over each, then the methods' weights, then a page."""
+"""Which tokens of given rollouts would get the credit: a forward pass over each, the methods' weights, and a page."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from delta_rlvr.report.forward import OTHER_TOKENIZER, forward
 from delta_rlvr.report.rollout_files import Rollout, RolloutFileError, read_rollouts
 
 METHODS = ("delta", "dapo-ft", "grpo")
-"""Whose weights are shown when none are named."""
+"""The default methods."""
 
 Measure = Callable[[Any, Any, Sequence[Rollout], Sequence[Forward]], Measured]
-"""From a policy, its tokenizer, rollouts and passes over them: credit and standard error of each token of each response
-(`delta_evidence.commands.explain_measured` has one that measures by continuations)."""
+"""Takes a policy, its tokenizer, rollouts and the passes over them; returns credit and standard error of each token, per response.
+`delta_evidence.commands.explain_measured` has one that measures by continuations."""
 
 
 def explain(
@@ -38,19 +38,18 @@ def explain(
     response_key: str | None = None,
     measure: Measure | None = None,
 ) -> Explained:
-    """The token weights that a policy's next update would give these rollouts; `write_page` shows them.
+    """Return the token weights that a policy's next update would give these rollouts; `write_page` shows them.
 
-    `methods`: whose weights; the first one's are shown first. `rollouts`: any file that `report.rollout_files` reads. `chat` puts
-    a prompt that is text into the tokenizer's chat template as the user's turn. `temperature` is the one the rollouts were sampled
-    with. `reward_key` names the reward where a file has several. `prompt_key` and
-    `response_key` are what its lines call the two. With `measure` the view shows measured credit beside the weights.
+    `rollouts`: any file that `report.rollout_files` reads. `methods`: the methods whose weights are computed; the page opens with the
+    first. `temperature`: that at which the rollouts were sampled. `chat`: apply the tokenizer's chat template to text prompts.
+    `reward_key`, `prompt_key`, `response_key`: the keys of these in the file. `measure`: also measure credit, for the page.
     """
     chosen = {name: get_method(name) for name in methods}
     if not chosen:
         raise ValueError("methods: name at least one")
     every = read_rollouts(rollouts, reward_key, prompt_key, response_key)
     advantages, groups = advantages_and_groups(every)
-    # A response without a token has a part in its group's mean and none in the view.
+    # A response without tokens counts for the mean of its group, but is not shown.
     kept = [place for place, rollout in enumerate(every) if rollout.response or rollout.ids]
     shown = [every[place] for place in kept]
     advantages, groups = [advantages[place] for place in kept], [groups[place] for place in kept]
@@ -88,22 +87,22 @@ def explain(
 
 
 UNLIKELY = -4.0
-"""A mean log-probability per token below this: what a model samples is near -entropy, seldom below -2."""
+"""A mean log-probability per token below this triggers a warning: for a model's own samples it is near -entropy, rarely below -2."""
 
 
 def _warn_of_another_writer(passes: Sequence[Forward], model: str) -> None:
     logps = torch.cat([reading.logps for reading in passes])
     if (mean := logps.mean().item()) < UNLIKELY:
         warnings.warn(
-            f"did {model} write these rollouts? Its mean log-probability of a token is {mean:.1f}; weights say something of the model "
-            "that sampled them, at the temperature that it was sampled with",
+            f"did {model} sample these rollouts? Its mean log-probability of a token is {mean:.1f}. Weights are meaningful only for "
+            "the model that sampled the rollouts, at the same temperature",
             stacklevel=3,
         )
 
 
 def advantages_and_groups(rollouts: Sequence[Rollout]) -> tuple[list[float], list[int]]:
-    """Each rollout's advantage, and its group's number in order of appearance. The engine's own advantages, where the file has all of
-    them; else relative to the group."""
+    """Return each rollout's advantage and the number of its group, in order of appearance. Advantages are those of the file if it has
+    all of them, else relative to the group."""
     numbers: dict[str, int] = {}
     groups = [numbers.setdefault(rollout.group, len(numbers)) for rollout in rollouts]
     known = [rollout.advantage for rollout in rollouts if rollout.advantage is not None]
@@ -122,7 +121,7 @@ def advantages_and_groups(rollouts: Sequence[Rollout]) -> tuple[list[float], lis
 def _add(
     streams: Sequence[CreditStream], rollouts: Sequence[Rollout], passes: Sequence[Forward], labelled: bool
 ) -> None:
-    """Hand every response to every stream; `labelled`: with the labels of its decisive tokens."""
+    """Add every response to every stream. `labelled`: with the labels of decisive tokens."""
     for rollout, reading in zip(rollouts, passes, strict=True):
         arrays: dict[str, Any] = {"tokens": reading.ids, "entropy": reading.entropy}
         if labelled:

@@ -1,4 +1,4 @@
-"""The page of rollouts from anywhere: what methods would make of them, written as a run folder of one step."""
+"""The page of `explain`: the rollouts and their weights, written as a run folder with one step."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from delta_rlvr.objectives import Method
 
 Measured = Sequence[tuple[Sequence[float], Sequence[float]]]
-"""Credit and standard error of each token of each response."""
+"""The credit and standard error of each token, for each response."""
 
 SECTIONS = ("tokens", "weights", "clouds", "discriminator")
-"""Of the page: there was no training."""
+"""The sections of the page, without those about training."""
 
 
 @dataclass(frozen=True)
 class Forward:
-    """What one forward pass gives for the tokens of one response."""
+    """The results of one forward pass for the tokens of one response."""
 
     prompt_ids: list[int]
     ids: Tensor
@@ -44,23 +44,23 @@ class Forward:
 
 @dataclass(frozen=True)
 class Explained:
-    """Rollouts, and the weights that a policy's next update would give their tokens."""
+    """Rollouts with the weights that a policy's next update would give their tokens."""
 
     model: str
     source: str
     """The name of the rollouts' file."""
     temperature: float
     method: Method
-    """Whose weights are shown first."""
+    """The method that the page shows first."""
     rollouts: Sequence[Rollout]
-    """Those with a token; what follows has an entry for each of them."""
+    """The rollouts with tokens. `passes`, `advantages`, `groups` and `measured` have an entry for each."""
     without_tokens: int
-    """How many rollouts had none."""
+    """The number of rollouts without tokens."""
     passes: Sequence[Forward]
     advantages: Sequence[float]
     groups: Sequence[int]
     records: dict[str, CreditRecord]
-    """By method."""
+    """The weights by method."""
     measured: Measured | None
 
     def write_page(self, output: str | Path, title: str | None = None, megabytes: float = 20.0) -> Path:
@@ -77,7 +77,7 @@ class Explained:
             )
 
     def _write_run(self, folder: Path) -> None:
-        """One step of a run folder, which is what the page is made of."""
+        """Write a run folder with one step, from which the page is made."""
         shown, rule = self.records[self.method.name], self.method.rule
         description = RunDescription(
             engine="explain",
@@ -107,7 +107,7 @@ class Explained:
             writer.save_tokens(text_of=lambda ids: [text_of[token] for token in ids])
 
     def _lines(self) -> list[dict[str, Any]]:
-        """The responses as docs/run_schema.md has them."""
+        """Return the responses in the form of docs/run_schema.md."""
         weights = {name: self._split(record.weights) for name, record in self.records.items()}
         own = weights.pop(self.method.name)
         shown = self.records[self.method.name]
@@ -148,10 +148,10 @@ class Explained:
         pairs = zip(self.groups, self.advantages, strict=True)
         signal = len({group for group, advantage in pairs if advantage})
         asked = f"{counted(len(self.rollouts), 'response')} to {counted(len(set(self.groups)), 'prompt')}"
-        said = f"{asked}; rewards differ for {counted(signal, 'prompt')}"
+        lede = f"{asked}; rewards differ for {counted(signal, 'prompt')}"
         if self.without_tokens:
-            said += f" ({counted(self.without_tokens, 'more response')} without a token)"
+            lede += f" ({counted(self.without_tokens, 'more response')} without a token)"
         if not signal:
-            return f"{said}: no response is better than another of its group, so every coefficient is 1."
+            return f"{lede}: no response is better than another of its group, so every coefficient is 1."
         weights = self.records[self.method.name].weights
-        return f"{said}; coefficients from {weights.min().item():.3f} to {weights.max().item():.3f}."
+        return f"{lede}; coefficients from {weights.min().item():.3f} to {weights.max().item():.3f}."

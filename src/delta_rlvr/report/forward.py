@@ -1,4 +1,4 @@
-"""One forward pass over a response from anywhere: its tokens, their log-probs and entropies, and the head's inputs."""
+"""One forward pass over a response: its tokens, their log-probs and entropies, and the inputs of the LM head."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from delta_rlvr.models.token_texts import token_texts
 from delta_rlvr.report.explained import Forward
 from delta_rlvr.report.rollout_files import Rollout, RolloutFileError
 
-OTHER_TOKENIZER = "its token ids are not of this model's tokenizer: give the model that sampled them"
+OTHER_TOKENIZER = "its token ids do not fit this model's tokenizer: give the model that sampled them"
 
 
 def forward(policy: Any, tokenizer: Any, rollout: Rollout, temperature: float, chat: bool) -> Forward:
-    """What the positions that predict the response's tokens hold."""
+    """Run the policy over prompt and response, and return what it has at the positions that predict the response."""
     prompt_ids, ids, texts, exact = _tokens(tokenizer, rollout, chat)
     limit = getattr(policy.config, "max_position_embeddings", None)
     if limit is not None and len(prompt_ids) + len(ids) > limit:
         raise RolloutFileError(
-            f"{rollout.where} has {len(prompt_ids) + len(ids)} tokens, the model takes {limit}: shorten it"
+            f"{rollout.where} has {len(prompt_ids) + len(ids)} tokens, but the model's context is {limit}: shorten it"
         )
     head = policy.get_output_embeddings()
     inputs = torch.tensor([prompt_ids + ids], device=head.weight.device)
     seen: list[Any] = []
-    # What goes into the head is what the proxies are made of, whatever the architecture calls it.
+    # The proxies are made of the inputs of the head, whose names differ between architectures.
     hook = head.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
     try:
         with torch.no_grad():
@@ -44,8 +44,9 @@ def forward(policy: Any, tokenizer: Any, rollout: Rollout, temperature: float, c
 
 
 def _tokens(tokenizer: Any, rollout: Rollout, chat: bool) -> tuple[list[int], list[int], list[str], bool]:
-    """Ids of the prompt, ids and texts of the response, and whether they are the sampled ones: those of the file, where they spell the
-    response under this tokenizer; else its text is tokenized anew."""
+    """Return the ids of the prompt, the ids and texts of the response, and whether they are the sampled ones.
+
+    The ids of the file are used if they decode to the response with this tokenizer; else its text is tokenized again."""
     if rollout.ids is not None and max(rollout.ids) < len(tokenizer):
         ids = list(rollout.ids)
         texts = token_texts(tokenizer, ids)
@@ -56,7 +57,7 @@ def _tokens(tokenizer: Any, rollout: Rollout, chat: bool) -> tuple[list[int], li
     if not rollout.response:
         raise RolloutFileError(f"{rollout.where}: {OTHER_TOKENIZER}")
     if not tokenizer.is_fast:
-        raise ValueError(f"{type(tokenizer).__name__} has no offsets: a fast tokenizer is needed")
+        raise ValueError(f"{type(tokenizer).__name__} has no offsets: use a model with a fast tokenizer")
     encoded = tokenizer(rollout.response, add_special_tokens=False, return_offsets_mapping=True)
     texts = _texts(rollout.response, encoded["offset_mapping"])
     return _prompt_ids(tokenizer, rollout, chat), encoded["input_ids"], texts, False
@@ -71,14 +72,14 @@ def _prompt_ids(tokenizer: Any, rollout: Rollout, chat: bool) -> list[int]:
     except ValueError as error:
         raise RolloutFileError(f"{rollout.where}: {error}") from error
     if isinstance(prompt, str) and ids[-1:] == [tokenizer.eos_token_id]:
-        ids = ids[:-1]  # some tokenizers end every text; the response goes on here
+        ids = ids[:-1]  # some tokenizers append it to every text, but the response follows
     if not ids:
-        raise RolloutFileError(f"{rollout.where}: its prompt has no token, so nothing predicts the response")
+        raise RolloutFileError(f"{rollout.where}: its prompt has no tokens")
     return ids
 
 
 def _distribution(logits: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """Log-prob of each target and entropy of each position, a few positions at a time."""
+    """Return the log-prob of each target and the entropy of each position, computed in parts to save memory."""
     logps, entropy = [], []
     for part, wanted in zip(logits.split(512), targets.split(512), strict=True):
         log_probs = torch.log_softmax(part.float() / temperature, dim=-1)
@@ -88,8 +89,8 @@ def _distribution(logits: Tensor, targets: Tensor, temperature: float) -> tuple[
 
 
 def _texts(response: str, offsets: Sequence[tuple[int, int]]) -> list[str]:
-    """Each token's part of the response. What a tokenizer drops (spaces) goes to the next token; a character that several
-    tokens share goes to the last of them, and the ones before it are U+FFFD."""
+    """Return the text of each token. Spaces that a tokenizer drops belong to the next token. A character that several tokens share
+    belongs to the last of them; the others are U+FFFD."""
     texts: list[str] = []
     start = 0
     for number, (_, end) in enumerate(offsets):

@@ -1,4 +1,4 @@
-"""Which runs belong together: the same settings under several seeds; and what differs between the rest."""
+"""Groups of runs with the same settings and different seeds, and the settings that differ between groups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from delta_rlvr.runs import RunReader
 from delta_rlvr.runs.layout import CONTENT
 from delta_rlvr.specs import shown_spec
 
-# Settings that differ between runs of the same experiment by their nature.
+# Settings in which runs of the same experiment differ.
 _OWN = {
     *("seed", "data_seed", "output", "output_dir", "run_name", "logging_dir"),
     *("resume", "resume_from_checkpoint", "report", "show_methods", "save_total_limit"),
@@ -21,16 +21,16 @@ _OWN = {
 
 @dataclass(frozen=True)
 class RunGroup:
-    """Runs that share everything but the seed."""
+    """Runs that differ in the seed only."""
 
     label: str
-    """Method, and what tells it from other groups of the same method."""
+    """The method, and what distinguishes it from other groups of the same method."""
     members: tuple[int, ...]
-    """Places of the runs in the order they were given."""
+    """The indices of the runs in the list that was given."""
 
 
 def settings_of(run: RunReader) -> dict[str, Any]:
-    """Everything that was set, flat: what the run is, the engine's settings, the rule's settings."""
+    """Return all settings of a run in one flat dict: its own, the engine's and the rule's."""
     info = run.info
     flat = {key: info.get(key) for key in ("engine", "method", "model", "task", "seed", "steps_planned")}
     for part, prefix in (("settings", ""), ("rule", "rule."), ("versions", "version.")):
@@ -40,13 +40,12 @@ def settings_of(run: RunReader) -> dict[str, Any]:
 
 
 def _shared(run: RunReader, but: Collection[str]) -> dict[str, Any]:
-    """The settings that runs of one experiment share, in the order of their names."""
+    """Return the settings of a run without those in `but`, sorted by name."""
     return {key: value for key, value in sorted(settings_of(run).items()) if key not in but}
 
 
 def group_runs(runs: Sequence[RunReader]) -> list[RunGroup]:
-    """Runs in groups, in order of first appearance; those of a group in order of their seeds. A run whose run.json is missing stands
-    alone."""
+    """Return the groups in order of first appearance, each sorted by seed. A run without run.json is a group of its own."""
     by_settings: dict[str, list[int]] = {}
     for place, run in enumerate(runs):
         key = dump(_shared(run, _OWN)) if run.info else f"alone {place}"
@@ -56,21 +55,21 @@ def group_runs(runs: Sequence[RunReader]) -> list[RunGroup]:
         seeds = {runs[place].info.get("seed") for place in places}
         if len(seeds) == len(places):
             members.append(sorted(places, key=lambda place: _seed_order(runs[place])))
-        else:  # the same run twice, or a repeat: a band over them would understate the spread
+        else:  # repeated seeds: a band over them would understate the spread
             members.extend([place] for place in places)
     members.sort(key=min)
     return [RunGroup(_label(runs, places, members), tuple(places)) for places in members]
 
 
 def _seed_order(run: RunReader) -> tuple[bool, int]:
-    """By number; after these, runs that do not say theirs."""
+    """The sort key of a run: its seed; runs without one come last."""
     seed = run.info.get("seed")
     return (False, seed) if isinstance(seed, int) else (True, 0)
 
 
 def compare_settings(runs: Sequence[RunReader]) -> tuple[dict[str, list[Any]], dict[str, Any]]:
-    """Settings that differ (one value per run, None where it has none) and those on which all runs agree. Where methods have rules with
-    other settings, each run's rule is one value: a setting that the others cannot have does not differ from theirs."""
+    """Return the settings that differ (one value per run, None if it has none) and those on which all runs agree. If the rules of the
+    runs have different settings, each rule is one value, since most of its settings have no counterpart."""
     tables = [settings_of(run) for run in runs]
     rules = [{key: table[key] for key in table if key.startswith("rule.")} for table in tables]
     if any(rule.keys() != rules[0].keys() for rule in rules):
@@ -93,8 +92,7 @@ def compare_settings(runs: Sequence[RunReader]) -> tuple[dict[str, list[Any]], d
 def settings_by_group(
     runs: Sequence[RunReader], groups: Sequence[RunGroup]
 ) -> tuple[dict[str, list[Any]], dict[str, Any]]:
-    """Settings that differ, with one value per group, and those on which all runs agree. What a run has of its own (seed, folder) is
-    neither."""
+    """Return the settings that differ, with one value per group, and those on which all runs agree, without seeds and folders."""
     differing, agreeing = compare_settings([runs[group.members[0]] for group in groups])
     own = _OWN if len(runs) > 1 else ()
     return tuple({key: value for key, value in part.items() if key not in own} for part in (differing, agreeing))  # type: ignore[return-value]
@@ -108,7 +106,7 @@ def run_label(run: RunReader) -> str:
 
 
 def run_labels(runs: Sequence[RunReader]) -> list[str]:
-    """The runs' labels; those that several share have the folder beside them."""
+    """Return the labels of the runs. Labels of several runs get the folder appended."""
     labels = [run_label(run) for run in runs]
     return [
         label if labels.count(label) == 1 else f"{label} ({_folder(run, runs)})"
@@ -117,7 +115,7 @@ def run_labels(runs: Sequence[RunReader]) -> list[str]:
 
 
 def _label(runs: Sequence[RunReader], places: list[int], members: list[list[int]]) -> str:
-    """The method's name; where two groups share it, up to two settings that tell them apart, else the folder."""
+    """Return the method's name. If groups share it, add up to two settings that distinguish them, or else the folder."""
     first = runs[places[0]]
     method = str(first.info.get("method") or first.path.resolve().name)
     heads = [runs[other[0]] for other in members]
@@ -139,14 +137,14 @@ def _label(runs: Sequence[RunReader], places: list[int], members: list[list[int]
 
 
 def _folder(run: RunReader, others: Sequence[RunReader]) -> str:
-    """The run's folder, with the one that it lies in where another run's has the same name."""
+    """Return the name of a run's folder, with its parent if another run's folder has the same name."""
     path = run.path.resolve()
     shared = [other for other in others if other.path.resolve().name == path.name]
     return path.name if len(shared) <= 1 else f"{path.parent.name}/{path.name}"
 
 
 def without_repeats(runs: Sequence[RunReader]) -> list[RunReader]:
-    """The runs, each once: a second comparison makes the first one's baselines again, and they come out the same."""
+    """Return the runs without repeats: a second comparison may contain the same baselines as the first."""
     kept: dict[str, RunReader] = {}
     for place, run in enumerate(runs):
         outcome = (run.info.get("status"), run.info.get("final"), run.series("loss"), run.series("reward"))

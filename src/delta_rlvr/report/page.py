@@ -1,4 +1,4 @@
-"""Assemble the page: one HTML file with its data, style and script inside, and a policy that forbids any network."""
+"""Writing of the page: one HTML file with data, style and script, and a content security policy that forbids network access."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ _SCRIPTS = (
     *("charts.js", "weights.js", "dynamics.js", "comparison.js", "discriminator.js", "main.js"),
 )
 _INFO = (*("engine", "method", "seed", "status", "started", "updated", "steps", "steps_planned", "explained"),)
-"""What the page says of a run."""
+"""The keys of `run.json` that the page shows."""
 _STYLES = ("vendor/uplot-1.6.32.min.css", "page.css", "tokens.css", "sections.css")
 _PLOTS = "vendor/uplot-1.6.32.min.js"
 
 PAGE_MARK = b'id="block-page"'
-"""What every page of ours has in it."""
+"""A text that is in every page of ours."""
 
 SECTIONS = ("tokens", "weights", "clouds", "dynamics", "discriminator", "comparison")
-"""In their order on the page of one run; where runs are compared, the comparison comes first."""
+"""The sections of a page about one run, in order. If runs are compared, the comparison comes first."""
 
-# What the token view may take of a page that is to stay under 5 MB, and how many points and types its other parts have at most.
+# The default size of the token view, and the most points and types of the other sections: the page stays under 5 MB.
 TOKEN_MEGABYTES = 3.5
 CURVE_POINTS = 3000
 CLOUD_TYPES = 8000
 
 
 def replaces_page(path: Path) -> bool:
-    """Whether a page of ours stands there already; anything else is not written over."""
+    """Return whether a page of ours would be replaced; refuse to replace anything else."""
     if path.is_file() and PAGE_MARK in path.read_bytes():
         return True
     if path.exists():
         raise ValueError(
-            f"output={str(path)!r} is there already, and is no page of explain or report: give another `output`"
+            f"output={str(path)!r} already exists and is not a page of explain or report: give another `output`"
         )
     return False
 
@@ -70,9 +70,10 @@ def write_report(
     megabytes: float = TOKEN_MEGABYTES,
     shade_by: Sequence[str] = (),
 ) -> Path:
-    """Write the page of one or more run folders, or folders of runs, by default into the first of them. `megabytes` bounds the token
-    view of all runs together; `lede` is the sentence under the title, by default the verdict; `shade_by` names
-    methods whose weights the token view can show too."""
+    """Write the page of one or more run folders, or folders of runs, by default into the first of them.
+
+    `megabytes`: the largest size of the token views of all runs. `lede`: the sentence under the title (default: the verdict).
+    `shade_by`: further methods whose weights the token view can show."""
     if not run_paths:
         raise ValueError("give at least one run folder")
     if not 0 < megabytes < math.inf:
@@ -82,9 +83,9 @@ def write_report(
     runs = without_repeats(given)
     if len(runs) < len(given):
         left_out = ", ".join(str(run.path) for run in given if run not in runs)
-        warnings.warn(f"the same runs as others, and so left out: {left_out}", stacklevel=2)
+        warnings.warn(f"these runs repeat others and are left out: {left_out}", stacklevel=2)
     if unknown := set(sections) - set(SECTIONS):
-        raise ValueError(f"sections: {', '.join(sorted(unknown))} are none of {', '.join(SECTIONS)}")
+        raise ValueError(f"sections: there is no {', '.join(sorted(unknown))}; there are {', '.join(SECTIONS)}")
     model, blocks = _page_model(runs, int(megabytes * 1e6 / len(runs)), shade_by)
     order = sorted(SECTIONS, key=lambda section: len(runs) > 1 and section != "comparison")
     model["sections"] = [each for each in order if each in sections and _holds(model, each)]
@@ -96,10 +97,10 @@ def write_report(
 
 
 def render(model: dict[str, Any], blocks: dict[str, str]) -> str:
-    """The page's HTML. Data goes in as base64 of compressed JSON, so that no text can end its element; the policy names the style's and
-    the scripts' hashes, so nothing else can run or be loaded."""
+    """Return the HTML of the page. Data is base64 of compressed JSON, so that no text can end its element. The policy has the hashes of
+    style and scripts, so that nothing else can run or be loaded."""
     style = "\n".join(_asset(name) for name in _STYLES)
-    # One module scope for all our files; a top-level name of one is known to the ones after it.
+    # Our scripts share one module scope, in this order.
     script = "\n".join(_asset(name) for name in _SCRIPTS)
     plots = _asset(_PLOTS)
     policy = (
@@ -120,7 +121,7 @@ def render(model: dict[str, Any], blocks: dict[str, str]) -> str:
 
 
 def _holds(model: dict[str, Any], section: str) -> bool:
-    """Whether there is something to show in a section: one without content is left out."""
+    """Return whether a section has content; others are left out."""
     runs = model["runs"]
     if section == "tokens":
         return any(run["steps"] for run in runs)
@@ -173,12 +174,12 @@ def _page_model(runs: list[RunReader], limit: int, methods: Sequence[str]) -> tu
 
 
 def _agreement(run: RunReader) -> dict[str, Any] | None:
-    """The measured proxies, where the file holds what docs/run_schema.md says."""
+    """Return the measured proxies if the file has the form of docs/run_schema.md."""
     if run.proxy_agreement is None:
         return None
     proxies = run.proxy_agreement.get("proxies")
     if not isinstance(proxies, dict) or not all(isinstance(row, dict) for row in proxies.values()):
-        run.problems.append("proxy_agreement.json has no proxies that can be shown")
+        run.problems.append("proxy_agreement.json has no proxies in the form of docs/run_schema.md")
         return None
     return run.proxy_agreement
 
@@ -210,7 +211,7 @@ def _hash(text: str) -> str:
 
 
 def _inline(text: str) -> Markup:
-    """Our own file, put into the page as it is."""
+    """Return an asset as HTML that is not escaped."""
     if "</script" in text.lower() or "</style" in text.lower():
         raise ValueError("an inlined text would end its element")
     return Markup(text)

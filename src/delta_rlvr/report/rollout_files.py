@@ -1,4 +1,4 @@
-"""Rollouts from anywhere: one importer for each engine's files (docs/report.md has the keys)."""
+"""Readers of rollouts, one for the files of each engine (docs/report.md has the keys)."""
 
 from __future__ import annotations
 
@@ -24,43 +24,42 @@ Row = Mapping[str, Any]
 
 
 class RolloutFileError(ValueError):
-    """The rollouts file cannot be used; the message names the line and what to do."""
+    """The rollouts file cannot be used. The message names the line and what to do."""
 
 
 @dataclass(frozen=True)
 class Rollout:
-    """One response of the file."""
+    """One response of the file. Optional fields are None if the file does not have them."""
 
     where: str
-    """Its place, for messages: "line 3"."""
+    """The place in the file, for messages: "line 3"."""
     prompt: str | list[dict[str, str]]
-    """Text, or the messages of a conversation."""
+    """Text, or chat messages."""
     response: str
-    """What the policy wrote; empty where `ids` alone say it, or where it wrote nothing."""
+    """The text of the response; empty if there are only `ids`, or if it is empty."""
     reward: float
-    """What it earned."""
     group: str
-    """Rollouts of one group are compared with each other: the file's own group, or else the prompt."""
+    """The group within which advantages are computed: that of the file, or else the prompt."""
     advantage: float | None = None
-    """The engine's own, where the file has it."""
+    """The advantage that the engine computed."""
     prompt_ids: tuple[int, ...] | None = None
-    """The prompt's tokens, where the file has them."""
     ids: tuple[int, ...] | None = None
-    """The sampled tokens, where the file has them."""
+    """The sampled tokens."""
     decisive: tuple[bool, ...] | None = None
-    """Labels of the decisive tokens, where a run's own file has them."""
+    """Labels of the decisive tokens, from a run of ours."""
     answer: Any = None
-    """What the grader compares with, where the file has it."""
+    """The reference answer."""
     step: int | None = None
-    """The step of training that it was sampled at, counted from 1, where the file has it."""
+    """The training step, counted from 1."""
 
 
 def read_rollouts(
     path: str | Path, reward_key: str | None = None, prompt_key: str | None = None, response_key: str | None = None
 ) -> list[Rollout]:
-    """The file's rollouts. A line that cannot be used is an error with its number. `reward_key` names the reward where a file has
-    several: a key of slime's reward, a column of TRL's table, a key of a line. `prompt_key` and `response_key` are what lines or
-    columns of one's own call these."""
+    """Return the rollouts of a file; an error names the line that cannot be used.
+
+    `reward_key` selects one of several rewards: a key of slime's reward, a column of TRL's table, a key of a line. `prompt_key` and
+    `response_key` are the keys or columns of these in other files."""
     source = Path(path)
     if source.is_dir():
         inside = sorted(file.name for file in source.iterdir() if file.is_file())
@@ -78,9 +77,9 @@ def read_rollouts(
     except RolloutFileError as error:
         raise RolloutFileError(f"{source} {error}") from error
     if not rollouts:
-        raise RolloutFileError(f"{source} is empty; it should hold {FORMATS}")
+        raise RolloutFileError(f"{source} is empty; give {FORMATS}")
     if not any(rollout.response or rollout.ids for rollout in rollouts):
-        raise RolloutFileError(f"{source}: no response in it has a token")
+        raise RolloutFileError(f"{source}: all responses are empty")
     return rollouts
 
 
@@ -98,7 +97,7 @@ def _json_lines(
                 if line.strip():
                     rollouts += _line(line, f"line {number}", reward_key, prompt_key, response_key)
     except (gzip.BadGzipFile, EOFError) as error:
-        raise RolloutFileError(f"is not a whole gzip file ({error})") from error
+        raise RolloutFileError(f"is not a complete gzip file ({error})") from error
     return rollouts
 
 
@@ -118,7 +117,7 @@ def _line(
             return list(_prime_rl(row, where))
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise RolloutFileError(
-                f"{where} is no episode of verifiers' schema 1 ({type(error).__name__}: {error})"
+                f"{where} is not an episode of verifiers' schema 1 ({type(error).__name__}: {error})"
             ) from error
     if {"input", "output", "score"} <= row.keys():
         return [_verl(row, where, reward_key or "score")]
@@ -126,7 +125,7 @@ def _line(
 
 
 def _renamed(row: Row, where: str, prompt_key: str | None, response_key: str | None) -> dict[str, Any]:
-    """The row with its prompt and response under our names."""
+    """Return the row with prompt and response under our names."""
     renamed = dict(row)
     for ours, theirs in (("prompt", prompt_key), ("response", response_key)):
         if theirs is not None:
@@ -140,7 +139,7 @@ def _plain(row: Row, where: str, reward_key: str) -> Rollout:
     missing = [key for key in ("prompt", "response", reward_key) if key not in row]
     if missing:
         hints = [_near_key(key, row, is_reward=key == reward_key) for key in missing]
-        # With one of the three missing under any name, this is another kind of file, and renaming the others helps nobody.
+        # If one of the three has no likely name, renaming the others does not help.
         advice = "".join(hints) if all(hints) else f"; {_NEEDED}"
         raise RolloutFileError(f"{where} has no {' and no '.join(missing)} (it has {_keys(row)}){advice}")
     own = "tokens" in row and "ids" in row  # a run of ours
@@ -164,11 +163,11 @@ def _plain(row: Row, where: str, reward_key: str) -> Rollout:
 
 
 def _verl(row: Row, where: str, reward_key: str) -> Rollout:
-    """`trainer.rollout_data_dir` of verl: input, output, gts, score, step."""
+    """Read a line of verl's `trainer.rollout_data_dir`: input, output, gts, score, step."""
     for key in ("input", "output"):
         if not isinstance(row[key], str):
             raise RolloutFileError(f"{where}: {key} must be a text, as verl writes it, got {type(row[key]).__name__}")
-    # verl decodes prompts with the chat template in them: they are text, whatever they were.
+    # verl writes prompts as text that includes the chat template.
     if reward_key not in row:
         hint = _near_key(reward_key, row, is_reward=True)
         raise RolloutFileError(f"{where} has no {reward_key} (it has {_keys(row)}){hint}")
@@ -177,8 +176,8 @@ def _verl(row: Row, where: str, reward_key: str) -> Rollout:
 
 
 def _prime_rl(row: Row, where: str) -> Iterator[Rollout]:
-    """prime-rl's `rollouts/step_N/train/*/traces.jsonl`: an episode (or a bare trace) of verifiers' schema 1. Each turn that the policy
-    sampled is a rollout, with the reward of its trace."""
+    """Read a line of prime-rl's `rollouts/step_N/train/*/traces.jsonl`: an episode or a trace of verifiers' schema 1. Each sampled turn
+    is a rollout with the reward of its trace."""
     group = (row.get("group") or {}).get("id")
     for trace in row.get("traces", [row]):
         if not trace.get("agent", {}).get("trainable", True):
@@ -187,7 +186,7 @@ def _prime_rl(row: Row, where: str) -> Iterator[Rollout]:
         name = group or task.get("key") or task.get("hash") or json.dumps(task, sort_keys=True)
         rewards = [reward for reward in trace.get("rewards", {}).values() if reward is not None]
         if not rewards:
-            continue  # it was never scored: it failed
+            continue  # it failed and was not scored
         reward = sum(_number(each["score"], where, "score") * each.get("weight", 1.0) for each in rewards)
         nodes = trace.get("nodes", [])
         for place, node in enumerate(nodes):
@@ -205,9 +204,7 @@ def _prime_rl_turn(nodes: Sequence[Row], place: int, reward: float, group: str, 
     message, ids, sampled = node["message"], node.get("token_ids") or [], node.get("mask") or []
     first = sampled.index(True) if True in sampled else 0
     if not ids and message.get("reasoning_content"):
-        raise RolloutFileError(
-            f"{where}: a turn has its reasoning apart from its content and no token_ids, so its text is not known"
-        )
+        raise RolloutFileError(f"{where}: a turn has separate reasoning and no token_ids, so its text is unknown")
     prompt_ids = [token for each in before for token in each.get("token_ids") or []] + ids[:first]
     credit = node.get("advantages")
     return Rollout(
@@ -233,7 +230,7 @@ def _message(message: Row) -> dict[str, str]:
 
 
 def _trl(source: Path, reward_key: str | None, prompt_key: str | None, response_key: str | None) -> Iterator[Rollout]:
-    """`log_completions=True` of TRL: completions/completions_NNNNN.parquet; or a table with prompt, response, reward."""
+    """Read a table of TRL's `log_completions=True` (completions/completions_NNNNN.parquet), or one with prompt, response, reward."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -251,7 +248,7 @@ def _trl(source: Path, reward_key: str | None, prompt_key: str | None, response_
         return
     if missing := [name for name in ("prompt", "completion", "advantage") if name not in names]:
         raise RolloutFileError(
-            f"has no column {' and no '.join(missing)}: TRL's tables of completions have (this one: {', '.join(names)})"
+            f"has no column {' and no '.join(missing)}, which TRL's tables of completions have (it has {', '.join(names)})"
         )
     numeric = [
         name
@@ -278,13 +275,13 @@ def _trl(source: Path, reward_key: str | None, prompt_key: str | None, response_
 
 
 def _slime(source: Path, reward_key: str | None) -> Iterator[Rollout]:
-    """`--save-debug-rollout-data` of slime: torch.save of {"rollout_id", "samples": [Sample.to_dict(), ...]}."""
+    """Read a file of slime's `--save-debug-rollout-data`: torch.save of {"rollout_id", "samples": [Sample.to_dict(), ...]}."""
     import torch
 
     try:
-        # Tensors and plain values only: a file of rollouts has no business running code.
+        # Tensors and plain values only: the file must not run code.
         stored = torch.load(source, map_location="cpu", weights_only=True)
-    except Exception as error:  # zipfile, pickle and torch fail in their own ways
+    except Exception as error:  # zipfile, pickle and torch raise many kinds
         raise RolloutFileError(f"cannot be read by torch ({str(error).splitlines()[0]})") from error
     samples = stored.get("samples") if isinstance(stored, dict) else None
     if not isinstance(samples, list):
@@ -295,7 +292,7 @@ def _slime(source: Path, reward_key: str | None) -> Iterator[Rollout]:
         tokens = [int(token) for token in sample.get("tokens") or ()]
         if length > len(tokens):
             raise RolloutFileError(
-                f"{where}: response_length is {length}, and it has {len(tokens)} tokens with its prompt"
+                f"{where}: response_length is {length}, but prompt and response have only {len(tokens)} tokens"
             )
         prompt = _prompt(sample.get("prompt"), where)
         group = sample.get("group_index")
@@ -334,7 +331,7 @@ def _prompt(prompt: Any, where: str) -> str | list[dict[str, str]]:
     return [{"role": turn["role"], "content": turn["content"]} for turn in turns]
 
 
-# What other programs call the three that are needed.
+# Names of the required keys in files of other programs.
 _USUAL = {
     "prompt": ("question", "problem", "input", "query", "instruction", "messages"),
     "response": ("completion", "output", "generation", "text"),
@@ -347,7 +344,7 @@ _NEEDED = (
 
 
 def _near_key(key: str, row: Row, *, is_reward: bool) -> str:
-    """What the row may have in the place of a key that it lacks, for an error message; empty where nothing is near."""
+    """Return advice about a missing key, if the row has a likely name for it; else ""."""
     able = [name for name in row if is_number(row[name])] if is_reward else [*row]
     usual = ("reward", *_USUAL["reward"]) if is_reward else _USUAL[key]
     near = [*difflib.get_close_matches(key, able, 1), *(name for name in usual if name in able)]

@@ -1,7 +1,7 @@
-"""What tokens can be shaded by: the range of each scale, and weights of methods that the run did not show.
+"""The shadings of tokens: the range of each scale, and the weights of further methods.
 
-A scale has one range for the whole run, so that a colour means the same at every step and prompt. The weights come from the rollouts
-that the run kept: for rules that need no hidden states.
+A scale has one range for the whole run, so that a colour means the same at every step and prompt. Weights of further methods are
+computed from the rollouts that the run kept, so their rules must not need hidden states.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from delta_rlvr.runs.layout import round_significant
 
 GIVEN = {name: name for name in ("logps", "entropy", "decisive", "measured")}
 GIVEN |= {"tokens": "ids", "groups": "group"}
-"""What a rule may need of a kept rollout, and where it stands in its line."""
+"""The inputs of a rule that a kept rollout has, and their keys in its line."""
 SHARE = "share:"
-"""Before the key of weights: the share of the update that a token has under them."""
-# One outlier must not wash out the rest.
+"""The prefix of a key of weights for the tokens' shares of the update under them."""
+# Ignore outliers, which would make all other tokens pale.
 _QUANTILE = 0.995
 
 
 @dataclass
 class Scales:
-    """Gathers the extent of every shading, step by step."""
+    """Collects the range of every shading over the steps."""
 
     method: str
     weighted: bool = False
-    """Whether the run's own weights tell tokens apart."""
+    """Whether the run's own weights differ between tokens."""
     _extent: dict[str, float] = field(default_factory=dict)
 
     def add(self, tokens: StepTokens, responses: Sequence[Mapping[str, Any]]) -> None:
-        """Take a step into account."""
+        """Include a step."""
         self.weighted |= OWN in tokens.weights and tokens.varies(OWN)
         for key, values in tokens.weights.items():
             if key != PLAIN:
@@ -54,8 +54,8 @@ class Scales:
             self._extent[key] = max(extent, self._extent.get(key, 0.0))
 
     def shadings(self) -> list[dict[str, Any]]:
-        """In the order of the list on the page. `centre` is where a scale with two colours is blank; a scale of shares is the same for
-        all methods, so that two of them can be compared by eye."""
+        """Return the shadings in the order of the page. `centre` is the blank value of a scale with two colours. Shares have the same
+        scale for all methods, so that methods can be compared by eye."""
         extent = self._extent
         shares = nice(max((size for key, size in extent.items() if key.startswith(SHARE)), default=0.0))
         scales: list[dict[str, Any]] = []
@@ -78,19 +78,19 @@ class Scales:
 
 
 def nice(value: float) -> float:
-    """The next of 1, 2, 3, 5, 10 times a power of ten at or above `value`; 0 for 0."""
+    """Return the next of 1, 2, 3, 5, 10 times a power of ten at or above `value`; 0 for 0."""
     if value <= 0:
         return 0.0
     scale = 10.0 ** np.floor(np.log10(value))
-    # A hair of slack: 0.20000001 is 0.2.
+    # With some slack, so that 0.20000001 is 0.2.
     factor = next((f for f in (1, 2, 3, 5) if value <= f * scale * 1.02), 10)
     return float(f"{factor * scale:.3g}")
 
 
 def check_shadings(methods: Sequence[str]) -> None:
-    """Refuse methods whose weights cannot be had from kept rollouts."""
+    """Refuse methods whose weights cannot be computed from kept rollouts."""
     if not methods:
-        return  # a page without them does not wait for torch
+        return  # without importing torch
     from delta_rlvr.credit.rule import check_needs
     from delta_rlvr.objectives import get_method
 
@@ -99,7 +99,7 @@ def check_shadings(methods: Sequence[str]) -> None:
 
 
 def shade_by(responses: Sequence[dict[str, Any]], methods: Sequence[str]) -> None:
-    """Add the methods' weights to a step's responses. Their statistics run over these responses alone, not over the whole batch."""
+    """Add the methods' weights to a step's responses. Their statistics are over these responses, not over the whole batch."""
     usable = [response for response in responses if response.get("tokens")]
     if not methods or not usable:
         return
@@ -123,7 +123,7 @@ def shade_by(responses: Sequence[dict[str, Any]], methods: Sequence[str]) -> Non
 
 
 def _packed(need: str, responses: Sequence[Mapping[str, Any]], method: str) -> Any:
-    """One array over all responses' tokens."""
+    """Return one array over the tokens of all responses."""
     import torch
 
     kinds = {"tokens": torch.int64, "decisive": torch.bool}

@@ -1,4 +1,4 @@
-"""The token view's data: compressed blocks for each prompt at each sampled step, within a size limit."""
+"""The data of the token view: compressed blocks for each prompt at each sampled step, within a size limit."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from delta_rlvr.report.weights import MOST, step_tokens, step_weights
 from delta_rlvr.runs import RunReader
 from delta_rlvr.runs.layout import RESPONSE_ARRAYS
 
-# Texts are among a response's facts, and nothing on the page needs the ids.
+# The texts are in `_FACTS`, and the page does not need the ids.
 _COLUMNS = (*(name for name in RESPONSE_ARRAYS if name not in ("tokens", "ids")), "other_weights")
-# A block is unpacked as a whole.
+# The size of a block, which the page unpacks as a whole.
 PART_TOKENS = 20_000
 
 _SIDES = (("positive", 1), ("negative", -1), ("zero", 0))
@@ -28,28 +28,28 @@ _FACTS = ("index", "reward", "advantage", "reason", "tokens")
 
 @dataclass
 class TokenView:
-    """What the page embeds for one run."""
+    """The token view of one run."""
 
     blocks: dict[str, str] = field(default_factory=dict)
     """Block name -> base64 of gzipped JSON."""
     steps: list[dict[str, Any]] = field(default_factory=list)
-    """Sampled steps in order, each with its prompts (a prompt names its blocks) and what shares of the update are shares of."""
+    """The sampled steps in order, each with its prompts (which name their blocks) and the totals of the update."""
     left_out: str | None = None
-    """A sentence, where the size limit cut something."""
+    """A sentence, if the size limit left something out."""
     shadings: list[dict[str, Any]] = field(default_factory=list)
-    """What tokens can be shaded by, with the range of each scale over the run."""
+    """The shadings of tokens, with the range of each scale over the run."""
     weighted: bool = False
-    """Whether the run's own weights tell tokens apart."""
+    """Whether the run's own weights differ between tokens."""
     weights: list[dict[str, Any]] = field(default_factory=list)
-    """What the weights of each sampled step follow, where any do."""
+    """The weights view of each sampled step that has one."""
     discriminator: list[dict[str, Any]] = field(default_factory=list)
     """The discriminator view of each sampled step that has one."""
 
 
 def token_view(run: RunReader, name: str, limit: int, methods: Sequence[str] = (), points: int = MOST) -> TokenView:
-    """Read every sampled step once; keep prompts until `limit` bytes are full, those with a signal first and the
-    steps evenly, so that a cut thins the page out instead of ending it early. `methods`: more weights to shade by. `points`: tokens
-    in the figure of a step's weights on each side."""
+    """Read every sampled step, and keep prompts up to `limit` bytes: those with a signal first, evenly over the steps.
+
+    `methods`: further methods to shade by. `points`: tokens on each side in the figure of a step's weights."""
     view = TokenView()
     method = str(run.info.get("method") or "the method")
     scales = Scales(method)
@@ -88,7 +88,7 @@ def token_view(run: RunReader, name: str, limit: int, methods: Sequence[str] = (
         view.blocks |= blocks
     if len(kept) < len(candidates):
         view.left_out = (
-            f"{len(kept)} of {len(candidates)} sampled prompts are on this page, to keep it light; the run folder has "
+            f"{len(kept)} of {len(candidates)} sampled prompts are on this page, to keep it small; the run folder has "
             "the rest (a larger `megabytes` includes more)."
         )
     view.shadings, view.weighted = scales.shadings(), scales.weighted
@@ -96,7 +96,7 @@ def token_view(run: RunReader, name: str, limit: int, methods: Sequence[str] = (
 
 
 def _order(group: Any) -> tuple[int, float, str]:
-    """Groups in order of their number; anything else after them."""
+    """The sort key of a group: its number; other names come last."""
     return (0, group, "") if isinstance(group, (int, float)) else (1, 0, str(group))
 
 
@@ -106,7 +106,7 @@ def _has_signal(members: list[dict[str, Any]]) -> bool:
 
 
 def _prompt(group: Any, members: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the list of prompts says about one."""
+    """Return the entry of a prompt in the list of prompts."""
     rewards = [member["reward"] for member in members if isinstance(member.get("reward"), (int, float))]
     text = members[0].get("prompt")
     return {
@@ -121,7 +121,7 @@ def _prompt(group: Any, members: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _pack(members: list[dict[str, Any]]) -> list[str]:
-    """The prompt's responses in parts of about PART_TOKENS, so that the first ones of a long group are soon on the screen."""
+    """Return the responses in blocks of about PART_TOKENS, so that the first ones of a long group show up soon."""
     parts: list[list[dict[str, Any]]] = [[]]
     room = PART_TOKENS
     for member in _both_sides_early(members):
@@ -136,7 +136,7 @@ def _pack(members: list[dict[str, Any]]) -> list[str]:
 
 
 def _both_sides_early(members: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each side by falling advantage, the sides taking turns."""
+    """Return the responses of each side by descending advantage, alternating between the sides."""
     ordered = sorted(members, key=lambda member: -(member.get("advantage") or 0.0))
     sides: dict[float, int] = {}
     turns = []
@@ -148,8 +148,8 @@ def _both_sides_early(members: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def compress(value: dict[str, Any]) -> str:
-    """Base64 of gzipped JSON, which the page unpacks."""
+    """Return base64 of gzipped JSON, which the page unpacks."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    # No time in the header, so that equal runs give equal pages.
+    # Without a time in the header, so that equal runs give equal pages.
     packed = gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0)
     return base64.b64encode(packed).decode("ascii")

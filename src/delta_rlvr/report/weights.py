@@ -1,7 +1,7 @@
-"""What the weights of a sampled step follow, and what they make of the update, in numbers, sentences and a figure.
+"""The weights view of a sampled step: what the weights correlate with and their effect on the update, in numbers, words and a figure.
 
-The numbers are those of `credit.diagnostics`, from the rollouts that the run kept; they are computed once more here, so that a page
-does not wait for torch (a test holds the two together).
+The numbers are those of `credit.diagnostics`, here in NumPy and for the rollouts that the run kept, so that a page does not import
+torch. A test keeps the two equal.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from delta_rlvr.runs.layout import round_significant
 from delta_rlvr.weight_words import hardly_differ, weights_in_effect
 
 OWN, PLAIN, OTHER = "weight", "plain", "other:"
-"""Keys of weights: the run's own; every weight one; before another method's name."""
+"""Keys of weights: the run's own, all weights 1, and the prefix of another method's name."""
 SATURATED = 0.05
-"""An assignment (alpha) that is this close to an end of its range counts as saturated."""
+"""An assignment (alpha) this close to an end of its range counts as saturated."""
 SAME = 1e-4
-"""Weights that are all this close to each other tell no token of a response from another."""
+"""Weights of a response that differ by no more than this count as equal."""
 SURE, UNSURE = 0.1, 0.5
-"""1 - p of tokens that the policy was sure of is below the first, of those that it was unsure of above the second."""
+"""The policy was sure of tokens with 1 - p below the first, and unsure of those with 1 - p above the second."""
 MOSTLY_SIDES = 0.6
-"""Where the side explains this share of the weights' variance, shading by weight shows sides, not tokens."""
+"""If the side explains this share of the weights' variance, shading by weight shows sides, not tokens."""
 _SEEN = 0.02
-"""A difference between two mean weights that an eye sees in the figure: a twentieth of DelTA's range."""
-# Tokens in the figure: of one side at one step, at least and at most; and of the whole page, so that it stays light.
+"""The smallest difference between two mean weights that is visible in the figure: a twentieth of DelTA's range."""
+# Tokens in the figure of one side at one step, at least and at most; and on the whole page.
 FEWEST, MOST, ON_PAGE = 60, 400, 30_000
 
 _SIDES = (("positive", 1), ("negative", -1))
 RIGHT_OR_WRONG, BETTER_OR_WORSE = ("right", "wrong"), ("better", "worse")
-"""What responses of the two sides are called: where a reward is not only right or wrong, half right may be above its group's mean."""
+"""The names of the two sides. If rewards are not only right or wrong, a response above its group's mean is called better."""
 _MINUS = "\N{MINUS SIGN}"
 _SURPRISE = f"1 {_MINUS} p"
 
@@ -44,17 +44,17 @@ Column = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class StepTokens:
-    """All tokens of a step's kept responses, one after another; NaN where a response does not have the value."""
+    """All tokens of a step's kept responses, concatenated; NaN where a value is missing."""
 
     lengths: Sequence[int]
-    """Tokens of each response."""
+    """The number of tokens of each response."""
     advantages: Column
     uncertain: Column
     """1 - p."""
     alpha: Column
     measured: Column
     weights: dict[str, Column]
-    """By key; `PLAIN` always."""
+    """The weights by key, `PLAIN` included."""
     sides: tuple[str, str] = RIGHT_OR_WRONG
 
     @property
@@ -62,21 +62,21 @@ class StepTokens:
         return np.sign(self.advantages)
 
     def update(self, key: str) -> Column:
-        """What the optimizer sees of each token: weight x |A| x (1 - p). A near-certain token's gradient is next to nothing."""
+        """Return each token's part in the update, weight x |A| x (1 - p): a near-certain token has almost no gradient."""
         return self.weights[key] * np.abs(self.advantages) * self.uncertain
 
     def totals(self) -> dict[str, float]:
-        """The whole of which a token has a share, by key; nothing for weights or log-probs that no response has."""
+        """Return the sum of `update` by key, without keys for which no response has weights and log-probs."""
         sums = {key: float(np.nansum(self.update(key))) for key in self.weights}
         return {key: total for key, total in sums.items() if total > 0}
 
     def varies(self, key: str) -> bool:
-        """Whether these weights tell tokens that have an advantage from one another."""
+        """Return whether these weights differ between tokens with an advantage."""
         known = self.weights[key][(self.side != 0) & np.isfinite(self.weights[key])]
         return len(known) > 0 and not hardly_differ(float(known.mean()), float(known.std()))
 
     def tells_responses(self, key: str) -> bool:
-        """Whether the weights tell responses apart and no token of a response from another."""
+        """Return whether the weights differ between responses but not within them."""
         ends = np.cumsum(self.lengths)[:-1]
         return self.varies(key) and all(
             _spread(own) <= SAME for own in np.split(np.where(self.side != 0, self.weights[key], np.nan), ends)
@@ -84,7 +84,7 @@ class StepTokens:
 
 
 def step_tokens(responses: Sequence[Mapping[str, Any]]) -> StepTokens:
-    """The step's responses as columns."""
+    """Return the responses of a step as columns."""
     lengths = [len(response["tokens"]) for response in responses]
 
     def column(values_of: Any) -> Column:
@@ -115,9 +115,9 @@ def step_tokens(responses: Sequence[Mapping[str, Any]]) -> StepTokens:
 def step_weights(
     tokens: StepTokens, step: int, method: str, points: int, metrics: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """What the page says and draws of one step; None where no method's weights tell tokens apart.
+    """Return the weights view of a step; None if no method's weights differ between tokens.
 
-    `points`: tokens in the figure on each side. `metrics`: the step's line, for what rollouts alone do not tell (reliability).
+    `points`: tokens on each side of the figure. `metrics`: the metrics of the step, for the reliability.
     """
     telling = [key for key in tokens.weights if tokens.varies(key)]
     if not telling:
@@ -145,9 +145,9 @@ def step_weights(
 
 
 def numbers(tokens: StepTokens, key: str) -> dict[str, float]:
-    """One method's numbers, each where it can be had: names as in `CreditRecord.summary` and `credit.diagnostics`, and
+    """Return the numbers of one method, as far as they can be computed: those of `CreditRecord.summary` and `credit.diagnostics`, and
 
-    between_sides      share of the weights' variance that the side of a token alone explains
+    between_sides      share of the weights' variance that is explained by the side of the token
     measured_{side}    rank correlation of the weight with the measured credit in the direction of the side
     sure_{side}, unsure_{side}    mean weight of the tokens that the policy was sure and unsure of
     """
@@ -186,7 +186,7 @@ def sentences(
     tells_responses: bool = False,
     sides: tuple[str, str] = RIGHT_OR_WRONG,
 ) -> list[str]:
-    """What the run's own weights follow, in words; the most telling first."""
+    """Return sentences about the run's own weights, the most important first."""
     positive, negative = sides
     own, plain = rows.get(OWN, {}), rows.get(PLAIN, {})
     said = []
@@ -232,12 +232,12 @@ def sentences(
 
 
 def points_for(steps: int) -> int:
-    """How many tokens of a side the figure of one step has, where the page has this many steps."""
+    """Return the number of tokens on each side of a step's figure, on a page with this many steps."""
     return int(np.clip(ON_PAGE // (2 * max(steps, 1)), FEWEST, MOST))
 
 
 def _sample(tokens: StepTokens, key: str, sign: int, points: int) -> dict[str, Any]:
-    """A seeded draw of the side's tokens, as columns, and how many there are."""
+    """Return a seeded sample of the side's tokens as columns, and their total number."""
     known = np.isfinite(tokens.weights[key]) & np.isfinite(tokens.uncertain) & (tokens.side == sign)
     places = np.flatnonzero(known)
     count = len(places)
@@ -256,7 +256,7 @@ def _spread(values: Column) -> float:
 
 
 def _rank_correlation(first: Column, second: Column) -> float | None:
-    """Spearman's, over the tokens that have both; None where there are too few or one of them does not vary."""
+    """Return Spearman's correlation over the tokens with both values; None if there are too few or one does not vary."""
     known = np.isfinite(first) & np.isfinite(second)
     first, second = first[known], second[known]
     if len(first) < 3 or np.ptp(first) == 0 or np.ptp(second) == 0:
@@ -273,8 +273,9 @@ def _tells(between_sides: float) -> str:
 
 
 def _follows(own: Mapping[str, Any], name: str, word: str) -> str:
-    """How a side's weight goes with 1 - p. Where most weights are nearly alike, ranks are of differences that nobody sees, and may go
-    against those that everybody sees: then the means speak."""
+    """Return how the weight of a side relates to 1 - p, in words.
+
+    If most weights are nearly equal, ranks are of invisible differences and may contradict the visible ones: then means are given."""
     rank = own[f"rank_{name}"]
     sure, unsure = own.get(f"sure_{name}"), own.get(f"unsure_{name}")
     gap = 0.0 if sure is None or unsure is None else unsure - sure
@@ -297,10 +298,10 @@ def _agree(correlation: float) -> str:
     if correlation >= 0.5:
         return f"agree: {shown}"
     if correlation >= 0.2:
-        return f"agree only in part: {shown}, much of what they say is chance"
+        return f"agree only in part: {shown}, so the weights are partly chance"
     if correlation <= -0.2:
-        return f"go against each other: {shown}, so that a few responses decide which tokens weigh more"
-    return f"do not agree: {shown}, so that what they say is mostly chance"
+        return f"contradict each other: {shown}, so a few responses decide which tokens weigh more"
+    return f"do not agree: {shown}, so the weights are mostly chance"
 
 
 def _signed(value: float) -> str:

@@ -1,4 +1,4 @@
-"""Where problems come from: built in, files, the hub, generators."""
+"""Tasks: verifiable problems and their graders. Problems are built in, or come from files, the hub or generators."""
 
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.registry import BUILT_IN, DEFAULT_TASK, get_task

@@ -1,7 +1,4 @@
-"""What lies in the files that a spelling names: a user rule or a custom reward, a file of problems.
-
-A file keeps its name when it is edited, so that two runs with the same settings may be two experiments; these digests tell.
-"""
+"""Digests of the files that a method, reward or task names. An edited file keeps its name: digests tell two such runs apart."""
 
 from __future__ import annotations
 
@@ -18,8 +15,8 @@ from delta_rlvr.tasks.sources.rows import data_file, is_row_file
 
 
 def content_digest(spec: str) -> str | None:
-    """SHA-256 of the file that a method, reward or task is read from, of the digests where there are several; None where it names no
-    file. (What a file imports is not looked at.)"""
+    """Return the SHA-256 of the file that a method, reward or task is read from, or of the digests of several files. None if it names
+    no file. Imports of the file are not included."""
     digests = [file_digest(path) for path in _files(spec) if path.is_file()]
     if len(digests) < 2:
         return digests[0] if digests else None
@@ -27,8 +24,9 @@ def content_digest(spec: str) -> str | None:
 
 
 def rule_digest(rule: object) -> str | None:
-    """SHA-256 of the file that a user rule is written in, of the class alone where that file is the script that runs (which may
-    change for other reasons); None for a rule of ours, or one typed at a prompt."""
+    """Return the SHA-256 of the file of a user rule; None for a rule of this package or one without source.
+
+    In the script that runs, only the class counts: the rest of it may change."""
     kind = type(rule)
     if kind.__module__.partition(".")[0] == __name__.partition(".")[0]:
         return None
@@ -45,7 +43,7 @@ def _files(spec: str) -> Iterator[Path]:
     if where.endswith(".py"):
         yield Path(where).expanduser().resolve()
     elif where:
-        with suppress(ImportError, ValueError):  # not a module: another kind of name has a colon too
+        with suppress(ImportError, ValueError):  # not a module, as in reasoning-gym:NAME
             module = importlib.util.find_spec(where)
             if module is not None and module.origin is not None:
                 yield Path(module.origin)

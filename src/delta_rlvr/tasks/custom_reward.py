@@ -1,11 +1,11 @@
-"""A custom reward in the place of a task's grader: TRL's signature, for training and evaluation alike.
+"""A custom reward in place of a task's grader: a function with TRL's signature, for training and evaluation.
 
     def reward(completions, answer, **columns):
         return [float(right in text) for text, right in zip(completions, answer)]
 
-It is named by where it is: `my.py:reward` or `my_package.rewards:reward`. It gets lists of the same length, by name: `prompts`,
-`completions` (texts, or messages where the prompt is a chat), and every column of the rows of the file or data set. In training it
-gets what TRL gives, too (`completion_ids`, `trainer_state`, `log_extra`, `log_metric`). It may be `async`, as in TRL.
+It is named as `my.py:reward` or `my_package.rewards:reward`. Its arguments are lists of the same length, passed by name: `prompts`,
+`completions` (texts, or messages if the prompt is a chat), and every column of the rows of the file or data set. In training it also
+gets TRL's arguments (`completion_ids`, `trainer_state`, `log_extra`, `log_metric`). It may be `async`, as in TRL.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from delta_rlvr.user_code import failed_with, module_at
 from rlvr_graders.verdict import Verdict
 
 GRADER = "own reward"
-"""What a problem says that a custom reward judges."""
+"""The grader of a problem that a custom reward judges."""
 NAMED = (MATH_VERIFY,)
-"""Rewards that have a name: other graders of mathematics than ours."""
+"""Rewards that are graders with a name, in place of our grader of mathematics."""
 _REWARD_TEXT = "reward "
 FROM_TRL = ("completion_ids", "trainer_state", "log_extra", "log_metric", "environments")
-"""What TRL gives a reward function beside the texts and the columns."""
+"""The arguments that TRL gives a reward function beside texts and columns."""
 
 
 class RewardError(ValueError):
-    """The reward function cannot be used, failed, or gave something else than rewards; the message says which."""
+    """The reward function cannot be used, raised an error, or did not return rewards."""
 
 
 class CustomReward:
-    """The function that `reward` names. TRL calls it; `grade` judges one completion for an evaluation."""
+    """The function that `reward` names. TRL calls the object; an evaluation calls `grade`."""
 
     def __init__(self, spec: str) -> None:
         where, colon, name = spec.rpartition(":")
         if not colon:
             raise RewardError(
-                f"reward={spec!r}: name the function in it too, as in my_rewards.py:my_reward or my_package.rewards:my_reward, or "
-                f"give one that has a name: {', '.join(NAMED)}"
+                f"reward={spec!r}: name the function too, as in my_rewards.py:my_reward or my_package.rewards:my_reward, or "
+                f"give a built-in one: {', '.join(NAMED)}"
             )
         module = module_at(where)
         function = getattr(module, name, None)
@@ -63,7 +63,7 @@ class CustomReward:
         self.parameters = inspect.signature(function).parameters
         self.takes_any = any(one.kind is one.VAR_KEYWORD for one in self.parameters.values())
         self.problems: Mapping[str, Problem] = {}
-        """By id; what TRL's rows are looked up in."""
+        """The problems by id, in which the rows from TRL are looked up."""
         if "completions" not in self.parameters and not self.takes_any:
             raise RewardError(
                 f"reward={spec!r} takes {', '.join(self.parameters) or 'nothing'}: it must take `completions`, "
@@ -71,7 +71,7 @@ class CustomReward:
             )
 
     def check(self, problem: Problem, training: bool) -> None:
-        """Refuse at once a function that asks for a column that the rows do not have."""
+        """Refuse a function that needs a column that the rows do not have."""
         known = {"prompts", "completions", *_columns([problem]), *(FROM_TRL if training else ())}
         for name, one in self.parameters.items():
             required = one.default is one.empty and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
@@ -107,7 +107,7 @@ class CustomReward:
         except Exception as error:
             hint = ""
             if completions and not isinstance(completions[0], str):
-                hint = "; the prompt is a chat here, so that a completion is a list of messages: its text is completion[0]['content']"
+                hint = "; the prompt is a chat, so a completion is a list of messages: its text is completion[0]['content']"
             raise RewardError(f"reward={self.spec!r} {failed_with(self.function, error)}{hint}") from error
         try:
             listed = list(scores)
@@ -132,12 +132,12 @@ class CustomReward:
 
 
 def custom_function(reward: str | None) -> str | None:
-    """The place of a function, where `reward` gives one and no name of ours."""
+    """Return `reward` if it names a custom function, else None."""
     return None if reward in NAMED else reward
 
 
 def judged_by(reward: str | None) -> dict[str, Any]:
-    """What `get_task` has to know of a reward."""
+    """Return the arguments of `get_task` that depend on the reward."""
     if reward is None or reward in NAMED:
         return {"grader": reward}
     function = CustomReward(reward)
@@ -145,23 +145,23 @@ def judged_by(reward: str | None) -> dict[str, Any]:
 
 
 def judged_by_function(problems: Iterable[Problem]) -> list[Problem]:
-    """The same problems, marked as judged by a custom reward."""
+    """Return the problems, marked as judged by a custom reward."""
     return [replace(problem, grader=GRADER) for problem in problems]
 
 
 @functools.cache
 def _event_loop() -> asyncio.AbstractEventLoop:
-    """The loop of async rewards, on a thread of its own: one for all calls, so that what a function keeps open stays so."""
+    """Return the event loop of async rewards, on its own thread. All calls share it, so that open connections stay usable."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="async rewards", daemon=True).start()
     return loop
 
 
 def _columns(problems: Sequence[Problem]) -> dict[str, list[Any]]:
-    """What is known of the problems, by column: the rows' own fields, and id and answer."""
+    """Return the columns of the problems: id, answer and the fields of their rows."""
     rows = [{"id": problem.id, "answer": problem.answer, **problem.meta.get("row", {})} for problem in problems]
     names = dict.fromkeys(name for row in rows for name in row)
-    # TRL's own names are not columns.
+    # TRL's arguments of these names win over columns.
     taken = ("prompts", "completions", *FROM_TRL)
     return {name: [row.get(name) for row in rows] for name in names if name not in taken}
 
@@ -173,5 +173,5 @@ def _verdict(score: float | None) -> Verdict:
 
 
 def is_reward_text(reason: str) -> bool:
-    """Whether a reason is only the reward's number."""
+    """Return whether a reason contains only the reward's number."""
     return reason.startswith(_REWARD_TEXT)

@@ -1,4 +1,4 @@
-"""Which grader judges a problem, in training and in evaluation alike."""
+"""Grading of completions by each problem's grader, in training and evaluation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GRADERS = ("math", "code", "choice", MATH_VERIFY)
 
 
 def grade_batch(problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
-    """Judge each completion by its problem's grader. An answer is looked for where `meta["extract"]` says, else in a box."""
+    """Judge each completion by its problem's grader. `meta["extract"]` says where the answer stands (default: in a box)."""
     if len(problems) != len(completions):
         raise ValueError(f"{len(problems)} problems but {len(completions)} completions")
     ways: dict[tuple[str, str], list[int]] = {}
@@ -38,25 +38,25 @@ def _grade_alike(problems: Sequence[Problem], completions: Sequence[str], grader
     if grader == "math":
         return grade_math_batch(completions, answers, extract=extract)
     if grader == MATH_VERIFY:
-        # Left to itself it looks for a box, and for the last expression where there is none: as the paper's authors have it.
+        # By default it looks for a box and falls back to the last expression, as in the code of the paper's authors.
         return grade_math_verify_batch(completions, answers, extract=None if extract == "boxed" else extract)
     if grader == "choice":
         return grade_choice_batch(completions, answers, extract=extract)
     if grader == "code":
         from rlvr_graders.code import grade_code_batch
 
-        # Once a problem, however the batch is ordered and however many problems it has.
+        # Parse the tests once per problem, even if the batch has more problems than the cache holds.
         distinct = {id(problem): problem for problem in problems}
         tests = {key: _tests(_Itself(problem)) for key, problem in distinct.items()}
         judged = grade_code_batch(completions, [tests[id(problem)] for problem in problems])
-        # The program stands in the completion already: as an "answer" it would double the size of what is kept.
+        # The program is already in the completion: kept as the answer it would double the size of stored files.
         return [replace(verdict, answer=None) for verdict in judged]
-    raise ValueError(f"{problems[0].id}: no grader is called {grader!r} here; there are {', '.join(GRADERS)}")
+    raise ValueError(f"{problems[0].id}: there is no grader {grader!r}; there are {', '.join(GRADERS)}")
 
 
 @dataclass(frozen=True, eq=False)
 class _Itself:
-    """A problem as a key: it, and none like it. The key holds it, so that its id stays its own."""
+    """A cache key that compares problems by identity. It holds the problem, so that its id is not reused."""
 
     problem: Problem
 
@@ -69,8 +69,8 @@ class _Itself:
 
 @lru_cache(maxsize=64)
 def _tests(key: _Itself) -> CodeTests:
-    """Parsed tests of a problem, kept for the last ones. EvalPlus' expectations come from running a reference in the sandbox, and
-    LiveCodeBench's archives unpack to megabytes: neither should happen once a response."""
+    """Return the parsed tests of a problem, cached: EvalPlus runs a reference solution in the sandbox, and LiveCodeBench unpacks
+    megabytes, which should not happen for each response."""
     from rlvr_graders.code.datasets import evalplus_tests, parse_tests
 
     answer = key.problem.answer

@@ -1,7 +1,7 @@
-"""The built-in task: sums told step by step in many words, of which only a few digits decide.
+"""The built-in task: sums solved step by step in many words, where only a few digits decide.
 
-One generator, seeded and endless; its settings make the variants that a study of credit needs (long filler,
-distracting facts, an error that comes early or late).
+One endless, seeded generator. Its settings make the variants for studies of credit: long filler, distracting facts, early or late
+errors.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from delta_rlvr.tasks.sum_credit import first_wrong_digit, stated_answer, sum_di
 from delta_rlvr.tasks.task import Endless, Span, Split, check_request, hashed_split
 from rlvr_graders.verdict import Verdict
 
-_REDRAWS = 20_000  # in a row without a new problem: then the settings leave (nearly) nothing to draw
+_REDRAWS = 20_000  # consecutive draws without a new problem, after which the settings count as exhausted
 
 
 @dataclass(frozen=True)
 class SumSettings:
-    """What the sums and the talk around them look like."""
+    """The sums and the words around them."""
 
     addends: int = 4
-    """How many numbers are added; a response has one step fewer."""
+    """How many numbers are added. A response has one step fewer."""
     low: int = 10
     """The smallest addend."""
     high: int = 99
     """The largest addend."""
     carries: Literal["any", "first", "last"] = "any"
-    """Which steps carry: any, or only the first (last) one, where then nearly all slips happen."""
+    """Which steps carry: any, or only the first or last one. Nearly all slips happen at a carry."""
     phrasings: int = language.PHRASINGS
-    """How many of the ways to say each thing are in use."""
+    """How many of the phrasings of each part are used."""
     filler: int = 0
-    """Sentences without a number said after each step."""
+    """Sentences without a number after each step."""
     facts: int = 0
-    """Facts with a number in the prompt that do not belong to the sum."""
+    """Facts in the prompt with a number that does not belong to the sum."""
     max_tokens: int = 64
-    """How long a response may become."""
+    """The longest response, in tokens."""
 
     def __post_init__(self) -> None:
         if self.addends < 2:
@@ -58,17 +58,17 @@ class SumSettings:
 
 @dataclass(frozen=True)
 class Slips:
-    """How often a told solution goes wrong, for warm starts: what the policy then has to unlearn."""
+    """Error rates of the solutions for a warm start, which the policy then has to unlearn."""
 
     carry: float = 0.0
-    """Chance to forget the carry of a sum that has one."""
+    """Probability that a carry is forgotten."""
     digit: float = 0.0
-    """Chance that a sum's last digit is off by one."""
+    """Probability that the last digit of a sum is off by one."""
 
 
 @dataclass(frozen=True)
 class PhrasedSums(Endless):
-    """Sums whose solutions are told in words chosen at random."""
+    """Sums whose solutions are phrased at random."""
 
     name: str = "phrased-sums"
     settings: SumSettings = field(default_factory=SumSettings)
@@ -82,10 +82,9 @@ class PhrasedSums(Endless):
         return False
 
     def stream(self, split: Split, seed: int = 0) -> Iterator[Problem]:
-        """Problems without end, none twice."""
+        """Yield distinct problems without end."""
         check_request(split, None, 0)
-        # The split is left out of the seed on purpose: it is the hash of the numbers, not the draw, that keeps
-        # the splits apart.
+        # The seed does not depend on the split: the hash of the numbers keeps the splits apart.
         draw = random.Random(f"{self.name}:{seed}")
         seen: set[str] = set()
         redraws = 0
@@ -117,7 +116,7 @@ class PhrasedSums(Endless):
         return first_wrong_digit(problem.meta["addends"], problem.meta["facts"], completion)
 
     def solution(self, problem: Problem, draw: random.Random, slips: Slips | None = None) -> str:
-        """One way to tell the solution, with slips at the given rates. A slip is carried on, as people do."""
+        """Return a solution in random words, with slips at the given rates. Later steps continue from a slip, as people do."""
         slips = slips or Slips()
         addends: list[int] = problem.meta["addends"]
         ways = self.settings.phrasings
@@ -137,7 +136,7 @@ class PhrasedSums(Endless):
         return "".join(parts)
 
     def _draw(self, draw: random.Random) -> Problem | None:
-        """One problem, or None if the draw does not fit the settings."""
+        """Return one problem, or None if the draw does not fit the settings."""
         settings = self.settings
         addends = [draw.randint(settings.low, settings.high) for _ in range(settings.addends)]
         facts = [draw.randint(settings.low, settings.high) for _ in range(settings.facts)]
@@ -159,20 +158,20 @@ class PhrasedSums(Endless):
 
 
 def split_of(addends: list[int]) -> Split:
-    """The split that a sum belongs to, in every variant and whatever the order of its numbers."""
+    """Return the split of a sum. It is the same in every variant and for every order of the numbers."""
     key = "+".join(map(str, sorted(addends)))
     return hashed_split(hashlib.blake2b(key.encode(), digest_size=8).hexdigest())
 
 
 def has_carry(total: int, addend: int) -> bool:
-    """Whether the last digits of the two make ten or more."""
+    """Return whether the last digits add up to ten or more."""
     return total % 10 + addend % 10 >= 10
 
 
 def _slip(total: int, addend: int, draw: random.Random, slips: Slips) -> int:
-    """total + addend as a person might get it."""
+    """Return total + addend, with slips at random."""
     result = total + addend
-    # Both chances are drawn for every sum, so that one rate does not move the draws of the other.
+    # Both are drawn for every sum, so that one rate does not shift the draws of the other.
     forget, miss, direction = draw.random(), draw.random(), draw.choice((-1, 1))
     if has_carry(total, addend) and forget < slips.carry:
         result -= 10

@@ -17,16 +17,16 @@ from rlvr_graders.verdict import Verdict
 
 @dataclass(frozen=True)
 class ProblemSet:
-    """Problems that were loaded, split by a hash of the question."""
+    """Loaded problems, split by a hash of the question."""
 
     name: str
     train: tuple[Problem, ...]
     heldout: tuple[Problem, ...]
     shots: tuple[Shot, ...] = ()
-    """Pairs that stand before each question; the completion's first line is then the response."""
+    """Question and answer pairs before each question. With shots, the first line of the completion is the response."""
     max_tokens: int = 512
     worked: bool = False
-    """Whether the shots show a working, so that the answer stands after it; without one it is the whole line."""
+    """Whether the shots show the working before the answer. Without it the answer is the whole line."""
 
     @classmethod
     def split(
@@ -38,10 +38,10 @@ class ProblemSet:
         max_tokens: int = 512,
         worked: bool = False,
     ) -> ProblemSet:
-        """Hold out one problem in eight, or those given: what is held out is then taken out of `problems`.
+        """Hold out one problem in eight, or those given in `heldout`, which are removed from `problems`.
 
-        Shots are the first training problems in the order of their hash, and are not trained on. `worked` shots show a
-        working, and are the first that were loaded with one.
+        Shots are the first training problems in the order of their hash, and are not trained on. `worked` shots are the first ones
+        with a working.
         """
 
         def digest(problem: Problem) -> str:
@@ -54,18 +54,18 @@ class ProblemSet:
         if not train:
             asked = len({digest(problem) for problem in problems})
             raise ValueError(
-                f"{name} has no problem to train on: its {len(problems)} rows ask {counted(asked, 'different question')}, and all of "
+                f"{name} has no problem to train on: its {len(problems)} rows have {counted(asked, 'different question')}, and all of "
                 "them are held out; add rows, or name a file to hold out (FILE?heldout=OTHER)"
             )
         if len(train) <= shots:
             raise ValueError(f"{name} has {len(train)} problems to train on, too few for {shots} shots and training")
         chosen = [problem for problem in train if not worked or "working" in problem.meta][:shots]
         if len(chosen) < shots:
-            raise ValueError(f"{name}: {len(chosen)} problems to train on have a working, too few for {shots} shots")
+            raise ValueError(f"{name}: only {len(chosen)} training problems have a working, too few for {shots} shots")
         shown = tuple(_shot(problem, worked) for problem in chosen)
         if shots:
-            kept_back = {problem.id for problem in chosen}
-            train = [_with_shots(problem, shown) for problem in train if problem.id not in kept_back]
+            used = {problem.id for problem in chosen}
+            train = [_with_shots(problem, shown) for problem in train if problem.id not in used]
             heldout = [_with_shots(problem, shown) for problem in heldout]
         return cls(name, tuple(train), tuple(sorted(heldout, key=digest)), shown, max_tokens, worked)
 
@@ -79,7 +79,9 @@ class ProblemSet:
         random.Random(seed).shuffle(pool)
         wanted = len(pool) - start if count is None else count
         if start + wanted > len(pool):
-            raise ValueError(f"{self.name} has {len(pool)} {split} problems; {wanted} from {start} on were asked for")
+            raise ValueError(
+                f"{self.name} has {len(pool)} {split} problems, but {wanted} from {start} on were requested"
+            )
         return pool[start : start + wanted]
 
     def grade(self, problem: Problem, completion: str) -> Verdict:
@@ -103,6 +105,6 @@ def _shot(problem: Problem, worked: bool) -> Shot:
 def _with_shots(problem: Problem, shots: tuple[Shot, ...]) -> Problem:
     question = problem.meta.get("question", problem.prompt)
     if not isinstance(question, str):
-        raise ValueError(f"{problem.id} has chat messages for a prompt: shots go with plain questions only")
+        raise ValueError(f"{problem.id} has a chat prompt: shots need plain questions")
     meta = {**problem.meta, "extract": "whole"}
     return replace(problem, prompt=few_shot_prompt(question, shots), meta=meta)

@@ -33,33 +33,33 @@ BUILT_IN: dict[str, PhrasedSums] = {
         PhrasedSums("late-error", SumSettings(carries="last")),
     )
 }
-"""Every variant that the bundled policy was warm-started on."""
+"""The variants that the bundled policy was warm-started on."""
 
 ROW_SETTINGS = {
-    "schema": "how its rows are read: a name of `SCHEMAS`",
+    "schema": "how rows are read: a name of `SCHEMAS`",
     "question": "field of the question, where no schema fits",
     "answer": "field of the answer",
     "id": "field of the id",
     "subset": "the data set's configuration",
     "part": "the data set's split (train)",
-    "limit": "read as many rows and no more",
-    "heldout": "another file or data set to hold out; without it one row in eight is, by a hash of its question",
-    "template": "how a question is put: a name of `TEMPLATES` (math)",
+    "limit": "the most rows to read",
+    "heldout": "another file or data set to hold out (default: one row in eight, by a hash of its question)",
+    "template": "the prompt template: a name of `TEMPLATES` (math)",
     "template_text": "the prompt itself, with {question} where the question goes",
     "extract": "where the answer stands in a response to template_text",
-    "chat": "true: as a chat message, for chat models",
-    "shots": "worked pairs before each question, for base models, in place of a template",
-    "working": "field of the steps to an answer, which the shots then show before it",
-    "max_tokens": "how long a response may become (512)",
+    "chat": "true: the prompt is a chat message, for chat models",
+    "shots": "question and answer pairs before each question, for base models, in place of a template",
+    "working": "field with the steps to an answer, which the shots show before it",
+    "max_tokens": "the longest response (512)",
 }
-"""Settings of a task made of rows."""
+"""The settings of a task made of rows."""
 
 
 def get_task(
     spec: str = DEFAULT_TASK, graded: bool = True, reads: Collection[str] | None = None, grader: str | None = None
 ) -> Task:
-    """The task that a name stands for. Settings follow after "?", as in "gsm8k.jsonl?schema=gsm8k&shots=4". `graded=False`: a reward
-    of one's own judges, so that rows need no answer; it `reads` these columns (None: all). `grader`: another grader of mathematics.
+    """Return the task that `spec` names. Settings follow after "?", as in "gsm8k.jsonl?schema=gsm8k&shots=4". `graded=False`: a
+    custom reward judges, so rows need no answer; it `reads` these columns (None: all). `grader`: another grader of mathematics.
 
     | spec | task | settings |
     |---|---|---|
@@ -70,7 +70,7 @@ def get_task(
     name, written = split_spec(spec)
     settings = _values(written)
     if grader is not None and (name in BUILT_IN or name.startswith(GENERATOR_PREFIX)):
-        raise ValueError(f"{name} judges its responses itself: leave `reward` out")
+        raise ValueError(f"{name} has its own grader: leave `reward` out")
     if name in BUILT_IN:
         return _built_in(name, settings)
     if name.startswith(GENERATOR_PREFIX):
@@ -81,7 +81,7 @@ def get_task(
 
 
 def grade_problem(problem: Problem, completion: str) -> Verdict:
-    """Judge one completion by the problem's grader: one of `GRADERS`, or the task that made it. Works from any thread."""
+    """Judge one completion by the problem's grader: one of `GRADERS`, or the task that made it. Thread-safe."""
     if problem.grader in GRADERS:
         return grade_batch([problem], [completion])[0]
     try:
@@ -92,7 +92,7 @@ def grade_problem(problem: Problem, completion: str) -> Verdict:
 
 
 def check_rows(spec: str, graded: bool = True) -> None:
-    """Refuse a file of rows that is not there, is empty, or whose first row cannot be read; other tasks pass."""
+    """Refuse a file of rows that does not exist, is empty, or whose first row cannot be read. Other tasks pass."""
     name, written = split_spec(spec)
     if is_row_file(name):
         settings = _values(written)
@@ -103,7 +103,7 @@ def check_rows(spec: str, graded: bool = True) -> None:
 
 
 def check_task_name(spec: str) -> None:
-    """Refuse a name that no task can have, without a look at its data."""
+    """Refuse a name that no task can have, without reading data."""
     name = spec.partition("?")[0]
     if name in BUILT_IN or name.startswith(GENERATOR_PREFIX) or is_row_file(name):
         return
@@ -128,7 +128,7 @@ def _built_in(name: str, settings: dict[str, Any]) -> PhrasedSums:
         known = ", ".join(SumSettings.__dataclass_fields__)
         near = did_you_mean(min(unknown), SumSettings.__dataclass_fields__)
         raise ValueError(f"{name} has no setting {', '.join(sorted(unknown))}{near} (it has {known})")
-    # The settings become part of the name: problems of two variants must not share ids.
+    # The settings are part of the name, so that problems of two variants do not share ids.
     query = "&".join(f"{key}={value}" for key, value in sorted(settings.items()))
     return PhrasedSums(f"{name}?{query}", replace(task.settings, **settings))
 
@@ -142,8 +142,8 @@ def _rows(spec: str, name: str, settings: dict[str, Any], judged: dict[str, Any]
 
 
 def _reading(spec: str, settings: dict[str, Any], judged: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What settings say about how rows are read, and about the shape of the problem set. `judged`: what `load_problems` has to know of
-    the judge."""
+    """Split settings into arguments of `load_problems` and of `ProblemSet.split`. `judged`: arguments of `load_problems` that depend
+    on the reward."""
     if unknown := settings.keys() - ROW_SETTINGS.keys():
         near = did_you_mean(min(unknown), ROW_SETTINGS)
         raise ValueError(
@@ -151,7 +151,7 @@ def _reading(spec: str, settings: dict[str, Any], judged: dict[str, Any]) -> tup
         )
     shots = settings.pop("shots", 0)
     if shots and (other := settings.keys() & {"template", "template_text", "extract", "chat"}):
-        raise ValueError(f"{spec}: shots are a prompt of their own; leave {', '.join(sorted(other))} out")
+        raise ValueError(f"{spec}: shots replace the prompt template; leave {', '.join(sorted(other))} out")
     if "working" in settings and not shots:
         raise ValueError(f"{spec}: the working is shown in shots; give their number, as in shots=4")
     name_of, text, extract = (settings.pop(key, None) for key in ("template", "template_text", "extract"))

@@ -1,10 +1,9 @@
-"""Which characters of a told sum decided whether it came out right.
+"""The characters of a response that decide whether its sum is right.
 
-A right response is decided by the digits of its sums: where a number was worked out, not where one was copied.
-A wrong one is decided by its first wrong digit: everything after it may follow correctly from the slip.
-The reading needs no phrasing table, so it also covers responses that mix phrasings: a sentence that has the word
-"answer" states the answer; one with two numbers or more is an addition whose last number is the result; one with
-a single number only mentions it.
+A right response is decided by the digits of its results, not by numbers that it copies. A wrong one is decided by its first wrong
+digit: everything after it may follow correctly from the slip.
+Sentences are read without a table of phrasings: one with the word "answer" states the answer, one with two or more numbers is an
+addition whose last number is the result, and one with a single number only mentions it.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ _NUMBER = re.compile(r"\d+")
 _STATED = re.compile(rf"\b{ANSWER_WORD}\b[^\d.]*(\d+)", re.IGNORECASE)
 
 Number = re.Match[str]
-"""A number as it stands in the text."""
+"""A number in the text."""
 
 
 def stated_answer(completion: str) -> str | None:
-    """The number that the completion gives as its answer (the last one, if it changes its mind)."""
+    """Return the number that the completion states as its answer, the last one if there are several."""
     answers = _STATED.findall(completion)
     return answers[-1] if answers else None
 
 
 def sum_digits(completion: str) -> list[Span]:
-    """Every number that the response works out: each addition's result, or the answer if it was never one."""
+    """Return the spans of the numbers that the response computes: each addition's result, and the answer if it is none of them."""
     worked_out: list[Number] = []
     for is_answer, numbers in _sentences(completion):
         if is_answer:
@@ -44,7 +43,7 @@ def sum_digits(completion: str) -> list[Span]:
 
 
 def first_wrong_digit(addends: Sequence[int], facts: Sequence[int], completion: str) -> list[Span]:
-    """The first digit that is not what a right response could have there; empty where every digit is right."""
+    """Return the span of the first digit that no right response could have there; empty if every digit is right."""
     left = Counter(addends)  # addends that no step has used yet
     total: int | None = None
     for is_answer, numbers in _sentences(completion):
@@ -82,16 +81,16 @@ def first_wrong_digit(addends: Sequence[int], facts: Sequence[int], completion: 
 
 
 def _sentences(completion: str) -> Iterator[tuple[bool, list[Number]]]:
-    """The sentences that have a number, each with whether it states the answer."""
+    """Yield the numbers of each sentence that has any, and whether it states the answer."""
     for sentence in _SENTENCE.finditer(completion):
         if numbers := list(_NUMBER.finditer(completion, *sentence.span())):
             yield _STATED.search(sentence.group()) is not None, numbers
 
 
 def _difference(number: Number, candidates: Sequence[int], completion: str) -> Span:
-    """The first character at which `number` leaves the candidate that it follows longest.
+    """Return the first character at which `number` differs from the candidate with the longest common prefix.
 
-    A number that stops too soon went wrong at the character after it: that is where the missing digit should be.
+    If the number is too short, this is the character after it, where the missing digit should be.
     """
 
     def shared(candidate: int) -> int:

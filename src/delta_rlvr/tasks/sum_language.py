@@ -1,7 +1,7 @@
-"""How a sum is told: the many ways to say the same step, none of which matters for the answer.
+"""The phrasings of a solution: many ways to say each step, none of which matters for the answer.
 
-Every slot has several phrasings that the warm start draws at random, so a policy is uncertain there, and every
-response, right or wrong, shares them. The words carry no information about the numbers: only digits decide.
+The warm start draws phrasings at random, so the policy is uncertain there, and right and wrong responses share them. Words carry no
+information about the numbers: only digits decide.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ OPENERS = {
     "middle": ("Next, ", "Then, ", "After that, ", "Now, ", "Going on, ", "From there, "),
     "last": ("Finally, ", "Lastly, ", "In the end, ", "One more: ", "At last, ", "To finish, "),
 }
-"""How a step begins, by its place. The last step has its own, so that it is clear when to stop."""
+"""How a step begins, by its place. The last step has its own openers, so that it is clear when to stop."""
 
 STEPS = (
     "{total} plus {addend} makes {result}.",
@@ -31,7 +31,7 @@ ANSWERS = (
     " And the answer comes to {result}.",
     " That leaves the answer at {result}.",
 )
-"""The final answer. The word "answer" stands here and nowhere else."""
+"""The final answer. No other sentence has the word "answer"."""
 
 FILLERS = (
     " That was not too hard.",
@@ -43,7 +43,7 @@ FILLERS = (
     " Let me look at it once again.",
     " A quiet mind counts best of all.",
 )
-"""Sentences without a number, said between steps where the task asks for it."""
+"""Sentences without a number, put between steps by the setting `filler`."""
 
 FACTS = (
     " Tom is {number} years old.",
@@ -61,16 +61,16 @@ REMARKS = (
     " There is no use for {number} now.",
     " As for {number}, it changes nothing.",
 )
-"""What a response may say about such a fact. Never more than one number: `sum_credit` relies on it."""
+"""Remarks of a response about such a fact. They have one number only: `sum_credit` relies on it."""
 
 ANSWER_WORD = "answer"
 
 PHRASINGS = 6
-"""How many ways there are to say an opener, a step or an answer."""
+"""The number of phrasings of an opener, a step and an answer."""
 
 
 def ask(addends: list[int], facts: list[int], fact_phrasings: list[int], aloud: bool) -> str:
-    """The prompt: the numbers to add, the facts that distract, and whether to think aloud."""
+    """Return the prompt: the numbers to add, distracting facts, and whether to think aloud."""
     listed = ", ".join(str(number) for number in addends[:-1]) + f" and {addends[-1]}"
     request = f"Think aloud and add {listed}." if aloud else f"Add {listed}."
     pairs = zip(facts, fact_phrasings, strict=True)

@@ -1,4 +1,4 @@
-"""What a task is: where problems come from, how a completion is judged, and which of its tokens decided."""
+"""The protocol of a task: a source of problems, a grader, and the tokens that decide a verdict."""
 
 from __future__ import annotations
 
@@ -22,46 +22,45 @@ class Task(Protocol):
 
     @property
     def name(self) -> str:
-        """The name it is asked for by."""
+        """The name by which `get_task` finds it."""
 
     @property
     def max_tokens(self) -> int:
-        """How many tokens a response to it may take: the default of the completion limit."""
+        """The longest response in tokens: the default of `max_completion_length`."""
 
     @property
     def one_line(self) -> bool:
-        """Whether a response ends at its first line break, and what a model goes on to write after it is not part of it."""
+        """Whether a response ends at its first line break."""
 
     def problems(self, split: Split, count: int | None, seed: int = 0, start: int = 0) -> list[Problem]:
-        """`count` problems of a split, the same for the same seed; `start` skips as many.
+        """Return `count` problems of a split after skipping `start`, in an order that depends on the seed alone.
 
-        Splits never share a problem, whatever the seeds. None asks for all there are, which an endless task
-        refuses.
+        Splits never share a problem, for any seeds. `count=None` returns all problems; an endless task refuses it.
         """
 
     def grade(self, problem: Problem, completion: str) -> Verdict:
         """Judge one completion."""
 
     def grade_batch(self, problems: Sequence[Problem], completions: Sequence[str]) -> list[Verdict]:
-        """Judge many, in parallel where a judgement is slow."""
+        """Judge many completions, in parallel where the grader is slow."""
 
     def decisive(self, problem: Problem, completion: str) -> list[Span] | None:
-        """The characters that decided whether the completion is right, or None where the task cannot know."""
+        """Return the characters that decide whether the completion is right; None if the task cannot know."""
 
 
 HELDOUT_SAMPLING = {"temperature": 1.0, "top_p": 1.0}
-"""How held-out responses are drawn, in training and by `evaluate`, unless another way is asked for: from the policy as it is."""
+"""The default sampling of held-out responses, in training and by `evaluate`: from the unmodified policy."""
 HELDOUT_SHARE = 8
-"""One problem in this many is held out, by a hash of what it asks."""
+"""One problem in this many is held out, by a hash of its question."""
 
 
 def hashed_split(digest: str) -> Split:
-    """The split of a problem, from a hexadecimal digest of what it asks: the same in every run and for every seed."""
+    """Return the split of a problem from a hexadecimal digest of its question: the same in every run and for every seed."""
     return "heldout" if int(digest, 16) % HELDOUT_SHARE == 0 else "train"
 
 
 def check_request(split: str, count: int | None, start: int) -> None:
-    """Refuse a request for problems that makes no sense, before anything is drawn."""
+    """Refuse an unknown split, or a negative count or start."""
     if split not in SPLITS:
         raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
     if count is not None and count < 0:
@@ -71,20 +70,20 @@ def check_request(split: str, count: int | None, start: int) -> None:
 
 
 class Endless:
-    """For tasks that draw problems without end, and whose judgement is too quick to be worth a pool of workers."""
+    """A base for tasks that draw problems without end and grade quickly, in this process."""
 
     @property
     def name(self) -> str:
         raise NotImplementedError
 
     def stream(self, split: Split, seed: int = 0) -> Iterator[Problem]:
-        """Problems of a split without end, none twice."""
+        """Yield distinct problems of a split without end."""
         raise NotImplementedError
 
     def problems(self, split: Split, count: int | None, seed: int = 0, start: int = 0) -> list[Problem]:
         check_request(split, count, start)
         if count is None:
-            raise ValueError(f"{self.name} is endless: say how many problems you want (count)")
+            raise ValueError(f"{self.name} is endless: give the number of problems (count)")
         return list(itertools.islice(self.stream(split, seed), start, start + count))
 
     def grade(self, problem: Problem, completion: str) -> Verdict:
@@ -95,14 +94,14 @@ class Endless:
 
 
 def token_spans(tokens: Sequence[str]) -> list[Span]:
-    """Where each token stands in the text that the tokens make when joined."""
+    """Return the character span of each token in the joined text."""
     return list(itertools.pairwise(itertools.accumulate(map(len, tokens), initial=0)))
 
 
 def flag_tokens(decisive: Sequence[Span], tokens: Sequence[Span]) -> list[int]:
-    """1 for each token that shares a character with a decisive span, else 0.
+    """Return 1 for each token that shares a character with a decisive span, else 0.
 
-    `tokens` are character spans within the completion: a fast tokenizer's offsets, or `token_spans`.
+    `tokens`: character spans in the completion, from a fast tokenizer's offsets or `token_spans`.
     """
     return [
         int(any(start < token_end and token_start < end for start, end in decisive))
@@ -111,6 +110,6 @@ def flag_tokens(decisive: Sequence[Span], tokens: Sequence[Span]) -> list[int]:
 
 
 def decisive_tokens(task: Task, problem: Problem, tokens: Sequence[str]) -> list[int] | None:
-    """1 for each token of a response that decided its verdict, else 0; None where the task cannot know."""
+    """Return 1 for each token of a response that decides its verdict, else 0; None if the task cannot know."""
     spans = task.decisive(problem, "".join(tokens))
     return None if spans is None else flag_tokens(spans, token_spans(tokens))

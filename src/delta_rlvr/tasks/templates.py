@@ -1,6 +1,6 @@
-r"""Prompt templates: how a question is put, and where the answer then stands.
+r"""Prompt templates, each with the place of the answer in a response.
 
-A template and its extractor belong together: a grader that looks for ``\boxed{}`` fails every model that was asked for "Answer: X".
+The two belong together: a grader that looks for ``\boxed{}`` fails every model that was asked for "Answer: X".
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ LETTERS = string.ascii_uppercase
 
 @dataclass(frozen=True)
 class Template:
-    """A prompt with named places, and how its final answer is found."""
+    """A prompt with placeholders, and where the final answer stands in a response."""
 
     name: str
-    """What it is called in settings and logs."""
+    """The name in settings and logs."""
     text: str
-    """The prompt; its places are {question} and, for choices, {options}. Braces of LaTeX are doubled."""
+    """The prompt, with the placeholders {question} and, for choices, {options}. Braces of LaTeX are doubled."""
     grader: str
-    """Which grader judges its responses: "math", "choice" or "code"."""
+    """The grader of its responses: "math", "choice" or "code"."""
     extract: str
     """Where the final answer stands: a name known to `rlvr_graders.extract`, or "code_block"."""
     plain: bool = False
-    """Whether it is a whole text for a base model: it goes through no chat template, even where the tokenizer has one."""
+    """Whether it is the full text for a base model, to which no chat template is applied."""
 
     def __post_init__(self) -> None:
         places = {place for _, place, _, _ in string.Formatter().parse(self.text) if place is not None}
         if not {"question"} <= places <= {"question", "options"}:
             raise ValueError(
-                f"template {self.name!r} has the places {sorted(places)}: it needs {{question}}, may have {{options}}, "
-                "and braces that are meant literally must be doubled"
+                f"template {self.name!r} has the placeholders {sorted(places)}: it needs {{question}}, may have {{options}}, "
+                "and literal braces must be doubled"
             )
         if self.grader not in ("math", "choice", "code"):
             raise ValueError(f'template {self.name!r}: grader={self.grader!r} is not "math", "choice" or "code"')
 
     def fill(self, question: str, options: Sequence[str] = ()) -> str:
-        """The prompt for one question. Options are lettered in their order."""
+        """Return the prompt for a question. Options get letters in their order."""
         asks = "{options}" in self.text
         if asks and not 2 <= len(options) <= len(LETTERS):
             raise ValueError(f"template {self.name!r} needs 2 to {len(LETTERS)} options, not {len(options)}")
         if options and not asks:
-            raise ValueError(f"template {self.name!r} has no place for options: use one of the choice templates")
+            raise ValueError(f"template {self.name!r} has no placeholder for options: use a choice template")
         listed = "\n".join(f"({letter}) {option}" for letter, option in zip(LETTERS, options, strict=False))
         return self.text.format(question=question, options=listed)
 
     def messages(self, question: str, options: Sequence[str] = ()) -> list[dict[str, str]]:
-        """The prompt as a chat of one message."""
+        """Return the prompt as a chat of one message."""
         return [{"role": "user", "content": self.fill(question, options)}]
 
 
@@ -60,7 +60,7 @@ MATH = Template(
     grader="math",
     extract="boxed",
 )
-"""The instruction of the paper's authors, as the message of a user. Ours in this form: `PAPER_MATH` is theirs."""
+"""The instruction of the paper's authors as a user message. Their own prompt, a plain text, is `PAPER_MATH`."""
 PAPER_MATH = Template(
     "paper_math",
     "User:\n{question}\nPlease reason step by step, and put your final answer within \\boxed{{}}.\n\nAssistant:\n",
@@ -68,7 +68,7 @@ PAPER_MATH = Template(
     extract="boxed",
     plain=True,
 )
-"""What the paper's authors give base models, in training and evaluation (their agent loop; the paper itself has no prompt)."""
+"""The prompt of the paper's authors for base models, in training and evaluation (from their code; the paper has no prompt)."""
 MATH_ANSWER_LINE = Template(
     "math_answer_line",
     '{question}\n\nReason step by step, then end with a line of the form "Answer: X", where X is your final answer.',
@@ -137,22 +137,21 @@ TEMPLATES: dict[str, Template] = {
 
 
 def template(name: str) -> Template:
-    """The template of that name."""
     if name not in TEMPLATES:
-        raise ValueError(f"no template is called {name!r}; there are {', '.join(TEMPLATES)}")
+        raise ValueError(f"there is no template {name!r}; there are {', '.join(TEMPLATES)}")
     return TEMPLATES[name]
 
 
 def chosen_template(
     name: str | None, text: str | None, extract: str | None, graded: bool = True, default: Template = MATH
 ) -> Template:
-    """The template of that name, or of that text; the default where neither is given."""
+    """Return the template with this name or text; the default if neither is given."""
     if name is not None and text is not None:
         raise ValueError("give template or template_text, not both")
     if text is not None:
         return own_template(text, extract, graded)
     if extract is not None:
-        raise ValueError("extract goes with template_text: a named template says itself where its answer stands")
+        raise ValueError("extract goes with template_text: a named template has its own place of the answer")
     return default if name is None else template(name)
 
 
@@ -160,19 +159,20 @@ _SIGNS = {"\\boxed": "boxed", "####": "hash_line", "Answer:": "answer_line"}
 
 
 def own_template(text: str, extract: str | None = None, graded: bool = True) -> Template:
-    """A prompt of one's own: `{question}` (and, for choices, `{options}`) is where the question goes; every other brace stands for
-    itself. `extract` says where the answer stands in a response; left out, it is what the text asks for: a box, an "Answer:" line or a
-    "####" line. `graded=False`: a reward of one's own judges, and looks for answers itself."""
+    """Return a template of a custom prompt. `{question}` (and `{options}`, for choices) is a placeholder; other braces are literal.
+
+    `extract` says where the answer stands in a response. The default is what the text asks for: a box, an "Answer:" line or a "####"
+    line. `graded=False`: a custom reward judges and finds the answer itself."""
     if "{question}" not in text:
         raise ValueError(f"template_text {text!r} has no place for the question: write {{question}} in it")
     if extract is None:
         extract = next((name for sign, name in _SIGNS.items() if sign in text), None if graded else "whole")
     if extract is None:
         raise ValueError(
-            f"template_text {text!r} does not say where the answer stands: let it ask for \\boxed{{}}, 'Answer: X' or '#### X', "
+            f"template_text {text!r} does not say where the answer stands: ask for \\boxed{{}}, 'Answer: X' or '#### X' in it, "
             f"or give extract, one of {', '.join(EXTRACTORS)}"
         )
-    extractor(extract)  # an unknown name is an error now
+    extractor(extract)  # refuses an unknown name
     literal = text.replace("{", "{{").replace("}", "}}")
     for place in ("question", "options"):
         literal = literal.replace(f"{{{{{place}}}}}", f"{{{place}}}")

@@ -1,4 +1,4 @@
-"""The same run for several methods and seeds, and what the difference is worth."""
+"""Comparisons: the same run for several methods and seeds, and a test of the difference."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from delta_rlvr.training.tuning import TunedRate, check_rates, tuned_sentence
 from delta_rlvr.words import counted, rate_text
 
 ENTROPY_STEPS = 10
-"""A run's entropy at its end is the mean over so many last steps."""
+"""The final entropy of a run is the mean over this many last steps."""
 
 
 @dataclass(frozen=True)
 class Further:
-    """What a method's runs came to beside the score that decides, as means over its seeds; None where it was not measured."""
+    """A method's further results beside its held-out score: means over its seeds, None where not measured."""
 
     method: str
     learning_rate: float | None
     sampled: float
     greedy: float | None
     greedy_gap: str
-    """The difference to the first method, as a table shows it."""
+    """The difference to the first method in the greedy score, as text for a table."""
     pass_at: float | None
     entropy: float | None
     """Nats per token, at the end of training."""
@@ -50,19 +50,19 @@ class Further:
 
 @dataclass(frozen=True)
 class ComparedRuns:
-    """A comparison that is done."""
+    """A finished comparison."""
 
     folder: Path
-    """Of the runs, one in each folder below it; `comparison.json` holds the table."""
+    """The folder that holds the run folders and `comparison.json`, the table."""
     table: SeedTable
     """The held-out score of each method, its difference to the first one, and a test paired by seed."""
     title: str
     report: Path
     further: Sequence[Further] = ()
     pass_at: int | None = None
-    """The k of the pass@k among these."""
+    """The k of pass@k in `further`."""
     tuned: str | None = None
-    """What was tuned, and how; None where nothing was."""
+    """A sentence about the tuned learning rates; None if nothing was tuned."""
 
     @property
     def beside(self) -> dict[str, Any] | None:
@@ -105,40 +105,40 @@ def compare(
     console: Console | None = None,
     wording: Callable[[str], str] = str,
 ) -> ComparedRuns | None:
-    """The run that is asked for, with each method and seed. The seeds count up from the request's. Finished runs in `output` are kept,
-    and an unfinished one is resumed. None on ranks other than the first.
+    """Make the requested run with each method and seed, and compare the methods. Seeds count up from the request's seed. Finished
+    runs in `output` are kept, and an unfinished one is resumed. Returns None on ranks other than the first.
 
-    With `learning_rates` every method first runs at each of them, on the `tuning_seeds` seeds after those of the comparison, and is
+    With `learning_rates` every method first runs at each rate, on the `tuning_seeds` seeds after those of the comparison, and is
     then compared at the rate with the best held-out score. `pass_at`: the k of pass@k (default: all samples of a problem).
-    `parallel`: runs at a time, each a process (default: as many as there are GPUs; 1 on a CPU). `only`: make the run of this number and
-    conclude nothing; `listed`: is given the plan, and nothing is made. A run in which no rewards differed stops the rest, unless
-    `ask` is answered with yes or `without_signal` is given."""
+    `parallel`: runs at a time, each a process (default: as many as there are GPUs; 1 on a CPU). `only`: make the run with this number
+    and compare nothing. `listed` is called with the plan, and no run is made. A run in which no rewards differ stops the comparison,
+    unless `ask` returns True or `without_signal` is given."""
     console, folder = console or Console(quiet=True), Path(output)
     _check_methods(methods)
     rates = check_rates(learning_rates) if learning_rates else []
     for name, number in (("seeds", seeds), ("tuning_seeds", tuning_seeds)):
         if number < 1:
-            raise ValueError(f"{name}={number}: give how many seeds, at least 1")
+            raise ValueError(f"{name}={number}: give the number of seeds, at least 1")
     for name in ("method", "resume"):
         if name in request.given:
             raise ValueError(f"`{name}` is not for compare: it runs `methods`, and resumes by itself")
     if rates and "learning_rate" in request.asked:
         raise ValueError("give `learning_rates` to choose from, or one `learning_rate`, not both")
-    # What a file that `train` was given says and a comparison decides by itself.
+    # Settings that a file for `train` may have, and that a comparison sets itself.
     taken = ("method", "output", "output_dir", "resume")
     unused = {name: request.from_file[name] for name in taken if name in request.from_file}
     asked, request = request, request.but(resume=False)
-    # All of them, so that a method that cannot be trained with is refused here, by its own name.
+    # Build them all, so that a method that cannot be trained is refused here, by name.
     built = [request.but(method=name, output=str(folder)).build() for name in methods]
     options, config = built[0]
     if "eval_greedy" not in request.asked:
         request = request.but(eval_greedy=True)
     if pass_at is not None and not 1 <= pass_at <= options.eval_samples:
         raise ValueError(
-            f"pass_at={pass_at}: held-out problems have {options.eval_samples} samples each; give 1 to as many"
+            f"pass_at={pass_at}: each held-out problem has {options.eval_samples} samples; give 1 to {options.eval_samples}"
         )
     if "show_methods" not in request.asked:
-        # So that the page can shade every run by every method: a user rule, too.
+        # With these the page can shade every run by every compared method, user rules included.
         weighing = [name for name in methods if not get_method(name).rule.constant]
         request = request.but(show_methods=",".join(dict.fromkeys([*config.shown_methods, *weighing])))
     if options.eval_problems == 0:
@@ -155,13 +155,16 @@ def compare(
     say(console, _plan(len(methods), all_seeds, config.max_steps))
     if rates:
         before = f"{len(methods)} x {counted(len(rates), 'learning rate')} x {counted(tuning_seeds, 'seed')}"
-        say(console, f"before them {before} to choose from: {counted(len(methods) * len(rates) * tuning_seeds, 'run')}")
-    # What the end will say of the number of seeds, whatever the scores are, is better known before the time is spent.
+        say(
+            console,
+            f"first, to choose learning rates: {before}: {counted(len(methods) * len(rates) * tuning_seeds, 'run')}",
+        )
+    # Too few seeds for any conclusion: say so before the time is spent.
     if too_few := too_few_seeds([seeds] * len(methods)):
         say(console, too_few)
     if unused:
         named = ", ".join(f"{name}: {value}" for name, value in unused.items())
-        runs = f"It runs {', '.join(methods)} into {folder}"
+        runs = f"It runs {', '.join(methods)} and writes to {folder}"
         say(console, f"{request.file}: compare does not use {named}. {runs}")
     if only is not None:
         Making(plan, teller).only(only)
@@ -190,13 +193,11 @@ def _check_methods(methods: Sequence[str]) -> None:
     for name in methods:
         get_method(name)
     if len({folder_name(name) for name in methods}) != len(methods):
-        raise ValueError(
-            f"methods={listed!r}: two of them would share a folder; give one a name of its own with @register"
-        )
+        raise ValueError(f"methods={listed!r}: two of them would share a folder; give one another name with @register")
 
 
 def _plan(methods: int, seeds: Sequence[int], steps: int) -> str:
-    """What is about to run. The number of seeds has a default, and `seed` is the first of them: both may be other than meant."""
+    """Return a sentence about the planned runs. It lists the seeds, since `seed` and `seeds` are easily confused."""
     listed = ", ".join(map(str, seeds)) if len(seeds) <= 6 else f"{seeds[0]} to {seeds[-1]}"
     length = f" of {counted(steps, 'step')}" if steps > 0 else ""
     return (
@@ -213,14 +214,14 @@ def conclude(
     tuned: Sequence[TunedRate] = (),
     words: str | None = None,
 ) -> ComparedRuns:
-    """The table, what can be concluded from it, and the report of all runs. `words`: what was tuned."""
+    """Compare the finished runs: return the table and the conclusion, and write the report. `words`: a sentence about tuning."""
     places = {method: {seed: place_of(folder, method, seed) for seed in seeds} for method in methods}
     infos = {place: scored_info(place) for by_seed in places.values() for place in by_seed.values()}
     scores = {
         method: {seed: float(infos[place]["final"]["after"]["accuracy"]) for seed, place in by_seed.items()}
         for method, by_seed in places.items()
     }
-    # The runs of a comparison share all settings but method and seed, and so the problems that they are scored on.
+    # All runs share their settings but method and seed, and so their held-out problems.
     first = infos[places[methods[0]][seeds[0]]]
     settings = first.get("settings") or {}
     problems = first["final"]["after"].get("problems")
@@ -255,7 +256,7 @@ def conclude(
 def _further(
     places: Mapping[str, Mapping[int, Path]], infos: Mapping[Path, dict[str, Any]], unit: ScoreUnit, pass_at: int | None
 ) -> list[Further]:
-    """The greedy score, pass@k and the entropy of each method, where its runs have them."""
+    """Return the greedy score, pass@k and entropy of each method, where its runs have them."""
     finals = {
         method: {seed: infos[place]["final"]["after"] for seed, place in own.items()} for method, own in places.items()
     }
@@ -286,7 +287,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _pass_at(place: Path, k: int) -> float | None:
-    """pass@k of a run's held-out problems; None for rewards that are not right or wrong."""
+    """Return pass@k of a run's held-out problems; None for custom rewards, which are not right or wrong."""
     path = place / EVALUATIONS / "heldout_after.json"
     if not path.exists():
         return None

@@ -1,4 +1,4 @@
-"""The held-out score of a run: before, after, and what the change is worth."""
+"""The held-out score of a run: before, during and after training, and a test of the change."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from delta_rlvr.training.progress import Teller
 from delta_rlvr.words import counted
 
 BEST_BY = OF_EVAL_EVERY["metric_for_best_model"]
-"""What the held-out score during training is called in the metrics."""
+"""The name in the metrics of the held-out score during training."""
 GREEDY = "_greedy"
-"""What the files of greedy scores end with."""
+"""The suffix of files with greedy scores."""
 
 
 def heldout_problems(options: TrainOptions, task: Task) -> list[Problem]:
-    """The problems that a run is scored on: as many as were asked for, or all there are."""
+    """Return the problems that a run is scored on: the requested number, or all there are."""
     count = options.eval_problems
     if isinstance(task, ProblemSet):
         count = min(count, len(task.heldout))
@@ -53,7 +53,8 @@ class HeldoutScore:
         self.options, self.trainer, self.teller, self.grade = options, trainer, teller, grade
         config = trainer.args
         self.folder = Path(str(config.output_dir)) / EVALUATIONS
-        self.name = score_unit(custom_function(options.reward)).score
+        self.own_reward = custom_function(options.reward)
+        self.unit = score_unit(self.own_reward)
         built_in = isinstance(task, PhrasedSums)
         temperature = HELDOUT_SAMPLING["temperature"] if built_in else config.temperature
         if options.eval_temperature is not None:
@@ -64,16 +65,16 @@ class HeldoutScore:
             "samples": options.eval_samples if temperature else 1,
             "max_tokens": config.max_completion_length or task.max_tokens,
         }
-        """How responses are drawn."""
+        """How responses are sampled."""
         self.ways = {"": self.drawn}
-        """All scores that are taken, by what their files' names end with."""
+        """The sampling of every score that is taken, by the suffix of its file."""
         if options.eval_greedy and temperature:
             self.ways[GREEDY] = {**self.drawn, "temperature": 0.0, "samples": 1}
         self.further: dict[str, dict[str, Any]] = {}
-        """What `run.json` keeps of the scores beside the first, by moment."""
+        """The further scores that `run.json` keeps, by moment ("before", "after")."""
         self.problems = heldout_problems(options, task)
         if options.eval_problems and not self.problems:
-            teller.say("the task holds out no problems, so there is no held-out score")
+            teller.say("the task has no held-out problems, so there is no held-out score")
         if self.problems and (trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled):
             teller.say("sharded weights cannot be scored in memory: run `delta-rlvr evaluate` on the checkpoints")
             self.problems = []
@@ -83,7 +84,7 @@ class HeldoutScore:
             config.eval_strategy = IntervalStrategy.NO
 
     def during(self, *_: Any, **__: Any) -> dict[str, float]:
-        """In the place of `trainer.evaluate`: the score at this step, in one line, for transformers to find the best of."""
+        """Replace `trainer.evaluate`: take the score at this step and report it, so that transformers finds the best checkpoint."""
         trainer, teller = self.trainer, self.teller
         state, model = trainer.state, trainer.accelerator.unwrap_model(trainer.model)
         model.eval()
@@ -91,8 +92,7 @@ class HeldoutScore:
         if trainer.accelerator.is_main_process:
             result = self._sample(model, self.drawn, f"at step {state.global_step}", Progress())
             scores = [result.summary()["accuracy"]]
-            unit = score_unit(custom_function(self.options.reward))
-            teller.say(f"step {state.global_step}: held-out {unit.score} {unit.shown(scores[0])}")
+            teller.say(f"step {state.global_step}: held-out {self.unit.score} {self.unit.shown(scores[0])}")
         metrics = {BEST_BY: float(broadcast_object_list(scores)[0])}
         trainer.log(dict(metrics))
         if state.best_metric is None or metrics[BEST_BY] > state.best_metric:
@@ -115,25 +115,23 @@ class HeldoutScore:
         )
 
     def score(self, when: str) -> EvaluationResult | None:
-        """Sample, grade, and keep the result in the run folder: on the first rank, while the others wait."""
+        """Sample, grade and store the result in the run folder, on the first rank while the others wait."""
         result = None
         if self.problems and self.trainer.accelerator.is_main_process:
             few = len(self.problems) < self.options.eval_problems
-            all_of_them = " (all that the task holds out)" if few else ""
+            all_of_them = " (all that the task has)" if few else ""
             asked = counted(len(self.problems), "problem")
-            self.teller.say(f"held-out {self.name} {when} training, {asked}{all_of_them}:")
+            self.teller.say(f"held-out {self.unit.score} {when} training, {asked}{all_of_them}:")
             rough = few_problems(len(self.problems), self.options.eval_problems)
-            if rough and when == "before":  # before the time is spent
+            if rough and when == "before":
                 self.teller.say(rough)
             model = self.trainer.accelerator.unwrap_model(self.trainer.model)
             model.eval()
             results = {}
             for way, drawn in self.ways.items():
                 if way:
-                    self.teller.say("the same, greedily:")
-                progress = ConsoleProgress(
-                    self.teller.console, own_reward=custom_function(self.options.reward) is not None
-                )
+                    self.teller.say("the same problems, greedily:")
+                progress = ConsoleProgress(self.teller.console, own_reward=self.own_reward is not None)
                 results[way] = self._sample(model, drawn, f"{when} training", progress)
             result = self._keep(when, results)
         self.trainer.accelerator.wait_for_everyone()
@@ -146,7 +144,7 @@ class HeldoutScore:
         return results[""]
 
     def _stored(self, when: str, folder: Path) -> dict[str, EvaluationResult] | None:
-        """The scores of that moment that a folder of evaluations holds, where it has all of them, drawn as here."""
+        """Return the scores stored in a folder of evaluations; None unless all are there, with this problem count and sampling."""
         results = {}
         for way, drawn in self.ways.items():
             path = folder / f"heldout_{when}{way}.json"
@@ -160,20 +158,20 @@ class HeldoutScore:
         return results
 
     def take_over(self, folder: Path) -> EvaluationResult | None:
-        """The score before training of another run that starts from the same weights, where it is of the same problems and sampling."""
+        """Take over the score before training from the folder of a run with the same starting weights, if it fits `_stored`."""
         results = self._stored("before", folder / EVALUATIONS) if self.problems else None
         if results is None:
             return None
         if self.trainer.accelerator.is_main_process:
             self.teller.say(
-                f"held-out {self.name} before training: taken from {folder.name}, which started from the same weights"
+                f"held-out {self.unit.score} before training: taken from {folder.name}, which started from the same weights"
             )
             self._keep("before", results)
         self.trainer.accelerator.wait_for_everyone()
         return results[""] if self.trainer.accelerator.is_main_process else None
 
     def load(self, when: str) -> EvaluationResult | None:
-        """The score that an earlier start of the run kept."""
+        """Return the score that an earlier start of this run stored."""
         path = self.folder / f"heldout_{when}.json"
         if not self.problems or not path.exists() or not self.trainer.accelerator.is_main_process:
             return None
@@ -183,7 +181,7 @@ class HeldoutScore:
 
 
 def best_score(run: RunReader) -> dict[str, Any] | None:
-    """The best of the scores during training (the first of equal ones), with the checkpoint that was saved there."""
+    """Return the best score during training (the first of equal ones) and the checkpoint saved at that step."""
     scored = [line for line in run.metrics if is_number(line.get(BEST_BY))]
     if not scored:
         return None
@@ -194,7 +192,7 @@ def best_score(run: RunReader) -> dict[str, Any] | None:
 
 
 def sampling_text(result: EvaluationResult) -> str:
-    """How a score's responses were drawn."""
+    """Return how the responses of a score were sampled, in words."""
     settings, numbers = result.document["settings"], result.summary()
     return (
         f"{counted(numbers['problems'], 'problem')}, {counted(settings['samples'], 'sample')} each, "
@@ -211,12 +209,14 @@ def show_change(
     compare: str | None,
     conclude: bool = True,
 ) -> None:
-    """Both scores, and their difference where they can be compared; with `compare`, also their intervals and that command, which says
-    more (`conclude`: unless the run has come to nothing). A comparison, which ends with a table of its own, needs a line per run."""
+    """Show both scores, and their difference where they can be compared.
+
+    `compare`: the command that compares methods. With it the intervals are shown too, and the command is advised if `conclude`. A run
+    of a comparison has none and gets one line, since a table follows."""
     if before is None or after is None:
         return
     unit = score_unit(own_reward)
-    apart = "" if asked_alike(before, after) else "not of the same problems and samples, so they cannot be compared"
+    apart = "" if asked_alike(before, after) else "of different problems or samples, so they cannot be compared"
     if compare is None:
         scores = [result.summary()["accuracy"] for result in (before, after)]
         change = apart or f"{unit.signed(scores[1] - scores[0])} {unit.name}"
@@ -243,5 +243,5 @@ def show_change(
     if not conclude:
         return
     teller.say(
-        f"This is the effect of the whole training. To see what the token weights add to it, compare methods:\n{compare}"
+        f"This is the effect of the whole training. To measure what the token weights add, compare methods:\n{compare}"
     )

@@ -1,4 +1,4 @@
-"""What a run can be asked for beside TRL's options, and the defaults that differ from TRL's. Loads no torch, no TRL."""
+"""The options of a run beside TRL's, and the defaults that differ from TRL's. Imports neither torch nor TRL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from delta_rlvr.tasks import DEFAULT_TASK
 from delta_rlvr.tasks.templates import TEMPLATES
 from rlvr_graders.extract import EXTRACTORS
 
-# What the bundled policy is trained with: found on plain DAPO, before any other method was run on it.
+# Defaults for the bundled policy. They were tuned with plain DAPO, before any other method was run on it.
 BUILT_IN_DEFAULTS: dict[str, Any] = {
     "max_steps": 80,
     "learning_rate": 5e-4,
@@ -25,7 +25,7 @@ BUILT_IN_DEFAULTS: dict[str, Any] = {
     "save_steps": 20,
 }
 
-# What differs from TRL's defaults for everybody: the paper's sampling, and a line of metrics a step.
+# Defaults for every policy that differ from TRL's: the paper's sampling, and metrics at every step.
 COMMON_DEFAULTS: dict[str, Any] = {
     "temperature": 1.0,
     "beta": 0.0,
@@ -37,14 +37,14 @@ COMMON_DEFAULTS: dict[str, Any] = {
 
 OF_EVAL_EVERY: dict[str, Any] = {
     "eval_strategy": "steps",
-    "num_generations_eval": 1,  # TRL's own evaluation, which is not run, must not limit the batch size
+    "num_generations_eval": 1,  # TRL's own evaluation is not run and must not limit the batch size
     "metric_for_best_model": "eval_accuracy",
     "greater_is_better": True,
 }
-"""What makes transformers ask for the held-out score during training, and keep the best checkpoint by it."""
+"""Settings with which transformers calls for the held-out score during training and keeps the best checkpoint by it."""
 
 OF_THE_TASK = ("template", "template_text", "extract")
-"""Options that become settings of the task."""
+"""Options that are settings of the task."""
 
 
 def _option(default: Any, words: str) -> Any:
@@ -53,7 +53,7 @@ def _option(default: Any, words: str) -> Any:
 
 @dataclass
 class TrainOptions:
-    """What to train and where to."""
+    """Our options of a run, beside TRL's."""
 
     model: str = _option(
         DEFAULT_POLICY, "Policy: 'builtin' (bundled, tiny), 'smollm2-135m', a GGUF file, a folder, or a hub id."
@@ -67,57 +67,52 @@ class TrainOptions:
         None,
         f"Prompt template for rows: {', '.join(TEMPLATES)} (default: math; paper_math is the authors' for base models).",
     )
-    template_text: str | None = _option(None, "A prompt of your own for rows, with {question} where the question goes.")
+    template_text: str | None = _option(None, "A custom prompt for rows, with {question} where the question goes.")
     extract: str | None = _option(
         None,
-        f"Where the answer stands in responses to --template_text: {', '.join(EXTRACTORS)} (default: where it asks for it).",
+        f"Where the answer stands in responses to --template_text: {', '.join(EXTRACTORS)} (default: where the prompt asks for it).",
     )
     reward: str | None = _option(
         None,
-        "Another judge than the task's grader: math-verify, or a function of your own as my.py:function or package.module:function "
+        "Reward in place of the task's grader: math-verify, or a custom function as my.py:function or package.module:function "
         "(TRL's signature).",
     )
     steps: int | None = _option(None, "Optimizer steps (the same as --max_steps).")
     output: str | None = _option(None, "Run folder (the same as --output_dir).")
-    resume: bool = _option(False, "Go on from the last whole checkpoint in the run folder.")
+    resume: bool = _option(False, "Resume from the last complete checkpoint in the run folder.")
     accept_changed: bool = _option(
         False,
-        "With --resume: go on although the file of the rule, the reward or the problems has changed; run.json records it.",
+        "With --resume: resume even if the file of the rule, the reward or the problems has changed; run.json records it.",
     )
     train_problems: int | None = _option(
-        None, "Training problems (default: as many as the steps need once each, or all there are)."
+        None, "Number of training problems (default: one for each prompt of the run, or all there are)."
     )
     eval_problems: int = _option(200, "Held-out problems to score before and after training (0: none).")
     eval_every: int | None = _option(
-        None,
-        "Take the held-out score every so many steps of the training, too, and save a checkpoint at the best one so far.",
+        None, "Also take the held-out score every N steps, and save a checkpoint at the best score so far."
     )
     eval_samples: int = _option(4, "Samples per held-out problem.")
     eval_temperature: float | None = _option(
         None, "Temperature of the held-out score (default: that of the training; 0: greedy, one sample each)."
     )
-    eval_greedy: bool = _option(False, "Score held-out problems greedily too, one response each.")
+    eval_greedy: bool = _option(False, "Also score held-out problems greedily, one response each.")
     overlong_buffer: int | None = _option(
-        None, "DAPO's soft overlong penalty over the last so many tokens of the limit (default: off)."
+        None, "DAPO's soft overlong penalty over the last N tokens before the limit (default: off)."
     )
     overlong_factor: float = _option(1.0, "Largest overlong penalty.")
     lora_rank: int | None = _option(None, "Train a LoRA adapter of this rank instead of all weights.")
     report: bool = _option(True, "Write report.html at the end.")
 
     def __post_init__(self) -> None:
-        counts = (
-            *("steps", "train_problems", "eval_problems", "eval_every", "eval_samples"),
-            *("overlong_buffer", "lora_rank"),
-        )
-        for name in counts:
+        counts = "steps train_problems eval_problems eval_every eval_samples overlong_buffer lora_rank"
+        for name in counts.split():
             value, least = getattr(self, name), 0 if name == "eval_problems" else 1
             if value is not None and value < least:
                 raise ValueError(f"{name}={value}: give {least} or more")
         if self.eval_every and not self.eval_problems:
-            raise ValueError(f"eval_every={self.eval_every} scores held-out problems: give `eval_problems`, 1 or more")
+            raise ValueError(f"eval_every={self.eval_every} needs held-out problems: give `eval_problems`, 1 or more")
         if self.eval_temperature is not None and not 0 <= self.eval_temperature < math.inf:
             raise ValueError(f"eval_temperature={self.eval_temperature}: give 0 (greedy) or more")
-
         if not math.isfinite(self.overlong_factor):
             raise ValueError(f"overlong_factor={self.overlong_factor}: give a finite number")
 
@@ -126,7 +121,7 @@ _TRACKERS = ("wandb", "tensorboard", "trackio", "mlflow", "comet_ml")
 
 
 def check_trackers(report_to: str | list[str] | None) -> None:
-    """Refuse a tracker that is not installed, before anything is loaded for it."""
+    """Refuse a tracker that is not installed, before anything is loaded."""
     for name in [report_to] if isinstance(report_to, str) else report_to or []:
         alone = name == "tensorboard" and find_spec("tensorboardX") is not None
         if name in _TRACKERS and find_spec(name) is None and not alone:

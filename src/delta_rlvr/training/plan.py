@@ -1,4 +1,4 @@
-"""The runs of a comparison, by number: one after another, side by side as processes, or each by itself in a job of its own."""
+"""The numbered runs of a comparison, made one after another, side by side as processes, or each in a separate job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from delta_rlvr.exit_codes import WorkFailed
 from delta_rlvr.runs import read_run
@@ -25,15 +24,15 @@ from delta_rlvr.runs.recorder import learnt_nothing
 from delta_rlvr.score_units import score_unit
 from delta_rlvr.tasks.custom_reward import custom_function
 from delta_rlvr.terminal import say
-from delta_rlvr.training.progress import Teller
+from delta_rlvr.training.progress import Teller, progress_bar
 from delta_rlvr.training.request import RunRequest, difference_text, differing, run_settings
 from delta_rlvr.training.resuming import request_words
 from delta_rlvr.training.session import train
 from delta_rlvr.training.tuning import TunedRate
-from delta_rlvr.words import counted, duration, rate_text
+from delta_rlvr.words import duration, rate_text
 from rlvr_graders.workers import usable_cores
 
-# Settings that may differ between a finished run that is kept and the comparison it is kept for.
+# Settings in which a finished run may differ from the comparison that reuses it.
 _INCIDENTAL = (
     "output",
     "output_dir",
@@ -48,15 +47,15 @@ _INCIDENTAL = (
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One of them."""
+    """A run of a comparison."""
 
     number: int
-    """From 1."""
+    """Counted from 1."""
     method: str
     seed: int
     place: Path
     rate: float | None = None
-    """The learning rate that it tries; None: the request's, or the best that was tried."""
+    """The learning rate that the run tries; None: that of the request, or the best one tried."""
 
     @property
     def name(self) -> str:
@@ -66,10 +65,10 @@ class PlannedRun:
 
 @dataclass
 class Plan:
-    """Which runs there will be."""
+    """The runs of a comparison."""
 
     request: RunRequest
-    """The run that all of them are."""
+    """The request that all runs share."""
     methods: Sequence[str]
     seeds: Sequence[int]
     folder: Path
@@ -77,12 +76,12 @@ class Plan:
     spare: Sequence[int] = ()
     """The seeds that learning rates are tried on."""
     asked: RunRequest = field(default_factory=RunRequest)
-    """What was asked for, before `compare` added to it."""
+    """The request before `compare` added to it."""
     pass_at: int | None = None
 
     @cached_property
     def tuning(self) -> list[PlannedRun]:
-        """The runs that learning rates are chosen by. Seed by seed, so that an interrupted comparison has the same of every method."""
+        """The runs that choose learning rates, seed by seed: an interrupted comparison has then about as many of each method."""
         wanted = [(seed, name, rate) for seed in self.spare for name in self.methods for rate in self.rates]
         return [
             PlannedRun(number, name, seed, self._tuning_place(name, rate, seed), rate)
@@ -106,7 +105,7 @@ class Plan:
         return self.folder / "tuning" / f"{folder_name(method)}-lr{rate_text(rate)}-seed{seed}"
 
     def tuned(self, method: str) -> TunedRate:
-        """What a method's tried rates came to."""
+        """Return the scores of a method at each learning rate."""
         return TunedRate(
             method, {rate: [score(self._tuning_place(method, rate, s)) for s in self.spare] for rate in self.rates}
         )
@@ -117,7 +116,7 @@ class Plan:
         return one if rate is None else one.but(learning_rate=rate)
 
     def words(self) -> Iterator[str]:
-        """The command that makes all of them, as it is typed after `delta-rlvr`."""
+        """Yield the words of the command that makes all runs, after `delta-rlvr`."""
         yield from ("compare", "--methods", ",".join(self.methods), "--seeds", str(len(self.seeds)))
         yield from ("--output", str(self.folder))
         if self.rates:
@@ -130,24 +129,24 @@ class Plan:
 
 @dataclass
 class Making:
-    """The plan being carried out."""
+    """Makes the runs of a plan."""
 
     plan: Plan
     teller: Teller
     without_signal: bool = False
-    """Go on though a run had nothing to learn from."""
+    """Whether to continue although a run had nothing to learn from."""
     ask: Callable[[str], bool] | None = None
-    """Asks whether to go on; None: nobody is there."""
+    """Asks the user whether to continue; None: there is no user."""
     _seconds: list[float] = field(default_factory=list)
 
     def only(self, number: int) -> None:
-        """The run of this number by itself: a job of its own."""
+        """Make only the run with this number."""
         if not 1 <= number <= len(self.plan.runs):
             raise ValueError(f"only={number}: give the number of a run, 1 to {len(self.plan.runs)}")
         self._make(self.plan.runs[number - 1])
 
     def all(self, runs: Sequence[PlannedRun], parallel: int) -> None:
-        """So many of them at a time."""
+        """Make these runs, `parallel` at a time."""
         if min(parallel, len(runs)) > 1:
             self._side_by_side(runs, parallel)
             return
@@ -177,7 +176,7 @@ class Making:
         remaining = "" if seconds is None else f", about {duration(seconds)} left in all"
         self.teller.console.rule(f"{which}: {run.name}{remaining}")
         began = time.perf_counter()
-        # All runs start from the same weights: their score before training is taken once.
+        # All runs start from the same weights, so the score before training is taken once.
         others = (one.place for one in self.plan.runs if one is not run)
         scored = next((one for one in others if (one / EVALUATIONS / "heldout_before.json").exists()), None)
         request = request.but(resume=(run.place / RUN).exists())
@@ -185,19 +184,19 @@ class Making:
         self._seconds.append(time.perf_counter() - began)
 
     def _check_signal(self, run: PlannedRun) -> None:
-        """A run that had nothing to learn from stops the comparison, with the question whether to go on."""
+        """Stop the comparison after a run that had nothing to learn from, unless the user wants to continue."""
         trouble = None if self.without_signal else learnt_nothing(read_run(run.place).metrics)
         if trouble is None:
             return
         words = f"{self._which(run)} ({run.name}): {trouble}"
-        if self.ask is None or not self.ask(f"{words} Go on?"):
-            raise WorkFailed(f"{words} The comparison stops here; `without_signal` goes on all the same")
+        if self.ask is None or not self.ask(f"{words} Continue?"):
+            raise WorkFailed(f"{words} The comparison stops here; `without_signal` lets it continue")
         self.without_signal = True
 
     # ------------------------------------------------------------------ side by side
 
     def _side_by_side(self, runs: Sequence[PlannedRun], parallel: int) -> None:
-        """Each as a process with a GPU of its own, as far as there are GPUs."""
+        """Make the runs in processes, each with its own GPU as far as there are GPUs."""
         waiting = [run for run in runs if not self._is_kept(run, self.plan.request_of(run))]
         for run in runs:
             if run not in waiting:
@@ -205,14 +204,7 @@ class Making:
         console, steps = self.teller.console, self.plan.request.build()[1].max_steps
         troubles: list[str] = []
         at_work: dict[int, _Process] = {}
-        bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
+        bar = progress_bar(console)
         try:
             with bar:
                 while at_work or (waiting and not troubles):
@@ -230,20 +222,20 @@ class Making:
                         if process.popen.poll() is None:
                             continue
                         bar.remove_task(at_work.pop(slot).task)
-                        bar.stop()  # a question may follow
+                        bar.stop()  # the user may be asked a question
                         troubles += self._end(process)
                         bar.start()
         except BaseException:
             for process in at_work.values():
-                process.popen.terminate()  # each finishes its batch and saves it
+                process.popen.terminate()  # each finishes its batch and saves a checkpoint
             for process in at_work.values():
                 process.popen.wait()
             raise
         if troubles:
-            raise WorkFailed("; ".join([*troubles, "the other runs are kept, and the same command goes on"]))
+            raise WorkFailed("; ".join([*troubles, "the other runs are kept, and the same command resumes"]))
 
     def _end(self, process: _Process) -> list[str]:
-        """Says how a process ended; what is wrong, where something is."""
+        """Report how a process ended; return what went wrong, if anything."""
         run, code = process.run, process.popen.returncode
         spent = duration(time.perf_counter() - process.began)
         if code:
@@ -259,7 +251,7 @@ class Making:
 
 
 class _Process:
-    """A run in a process of its own, which writes its own log."""
+    """A run in a separate process, which writes its own log."""
 
     def __init__(self, run: PlannedRun, words: Sequence[str], slot: int, parallel: int, task: Any):
         self.run, self.task, self.began = run, task, time.perf_counter()
@@ -286,39 +278,41 @@ class _Process:
     def last_words(self) -> str:
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        return lines[-1].removeprefix("delta-rlvr compare: ") if lines else "it said nothing"
+        return lines[-1].removeprefix("delta-rlvr compare: ") if lines else "it printed no error"
 
 
 def visible_devices() -> list[str]:
-    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES has them."""
+    """Return the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     count = torch.cuda.device_count()
     return given.split(",")[:count] if given else [str(one) for one in range(count)]
 
 
 def runs_at_a_time(asked: int | None, world_size: int, on_cpu: bool) -> int:
-    """As asked for; else one for each GPU, and one alone on a CPU or where a run has several processes."""
+    """Return the requested number; by default one run per GPU, and one on a CPU or if a run has several processes."""
     if asked is not None and asked < 1:
-        raise ValueError(f"parallel={asked}: give how many runs at a time, at least 1")
+        raise ValueError(f"parallel={asked}: give the number of runs at a time, at least 1")
     if world_size > 1 and (asked or 1) > 1:
-        raise ValueError(f"parallel={asked}: these are {counted(world_size, 'process', 'processes')} of one run")
+        raise ValueError(
+            f"parallel={asked}: not possible under torchrun or accelerate launch, whose {world_size} processes share one run"
+        )
     if asked is not None:
         return asked
     return 1 if on_cpu or world_size > 1 else max(1, len(visible_devices()))
 
 
 def folder_name(method: str) -> str:
-    """A method's name as part of a folder's: what a path cannot have, or a shell would trip over, becomes a dash."""
+    """Return a method's name as part of a folder name: characters that a path or a shell cannot have become dashes."""
     return re.sub(r"[^\w.=-]+", "-", method)
 
 
 def place_of(folder: Path, method: str, seed: int) -> Path:
-    """Where the run of a comparison is."""
+    """Return the run folder of a method and seed in a comparison."""
     return folder / f"{folder_name(method)}-seed{seed}"
 
 
 def check_same(place: Path, started: dict[str, Any], settings: dict[str, Any]) -> None:
-    """Runs with other settings must not stand in one table."""
+    """Refuse a run with other settings: it must not stand in the same table."""
     different = differing(started.get("settings", {}), settings, _INCIDENTAL)
     other = [difference_text(name, *map(repr, values)) for name, values in different.items()]
     if other:
@@ -328,7 +322,7 @@ def check_same(place: Path, started: dict[str, Any], settings: dict[str, Any]) -
 
 
 def scored_info(place: Path) -> dict[str, Any]:
-    """What a run says of itself, where it has a held-out score after training."""
+    """Return the `run.json` of a run; refuse a run without a held-out score after training."""
     info = read_run(place).info
     if "after" not in (info.get("final") or {}):
         raise ValueError(f"{place} has no held-out score: finish that run, or delete its folder")

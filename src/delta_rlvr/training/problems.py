@@ -1,4 +1,4 @@
-"""The problems of a run, as TRL takes them: rows of a data set, and the task's judgement as a reward function."""
+"""The problems of a run in TRL's form: rows of a data set, and the task's grader as a reward function."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from delta_rlvr.words import counted
 from rlvr_graders import RewardFunction, Verdict
 from rlvr_graders.functions import Columns
 
-_PART = 1000  # problems that are rows and table at once
+_PART = 1000  # problems converted at a time: rows as Python objects need much memory
 
 
 class TaskReward(RewardFunction):
-    """A task's own judgement, as TRL calls it."""
+    """The task's grader as a reward function of TRL."""
 
     def __init__(self, task: Task, problems: Mapping[str, Problem]):
         super().__init__("correct")
@@ -39,7 +39,7 @@ class TaskReward(RewardFunction):
 
 
 def training_problems(task: Task, options: TrainOptions, config: DeltaTrainerConfig) -> list[Problem]:
-    """The problems asked for; else one for each prompt of the run, or all there are where that is fewer."""
+    """Return the training problems: the requested number; by default one for each prompt of the run, or all there are if fewer."""
     count = options.train_problems
     if count is None and config.max_steps > 0:
         count = math.ceil(config.max_steps / config.updates_per_batch) * config.prompts_per_batch
@@ -60,7 +60,7 @@ def training_problems(task: Task, options: TrainOptions, config: DeltaTrainerCon
 
 
 def custom_or_task_reward(options: TrainOptions, task: Task, problems: Sequence[Problem]) -> TaskReward | CustomReward:
-    """What judges responses in training: the function that `reward` names, or the task itself."""
+    """Return the reward of training: the function that `reward` names, or the task's grader."""
     by_id = {problem.id: problem for problem in problems}
     function = custom_function(options.reward)
     if function is None:
@@ -72,7 +72,7 @@ def custom_or_task_reward(options: TrainOptions, task: Task, problems: Sequence[
 
 
 def default_prompt(spec: str, problems: Sequence[Problem]) -> str | None:
-    """A sentence about the prompt of rows for which nobody chose one: it is part of what is trained, and not seen otherwise."""
+    """Return a sentence about the default template, if rows are used and no prompt was chosen. It shows nowhere else."""
     _, settings = split_spec(spec)
     question = problems[0].meta.get("question")
     if settings.keys() & {"template", "template_text", "shots"} or not isinstance(question, str):
@@ -86,8 +86,8 @@ def default_prompt(spec: str, problems: Sequence[Problem]) -> str | None:
 def fit_context(
     model_config: Any, tokenizer: Any, problems: Sequence[Problem], config: DeltaTrainerConfig, limit: int | None
 ) -> str | None:
-    """Keep prompts and responses within the model's context. `limit` is the length that was asked for; without one the task's own is
-    cut to what fits, and a sentence says so. What cannot fit is refused."""
+    """Check that prompts and responses fit the model's context. `limit` is the requested response length. Without one, the task's
+    own length is cut to what fits, and a sentence about it is returned."""
     assert config.max_completion_length is not None
     prompts = (problem.prompt for problem in problems)
     room = room_needed(model_config, tokenizer, prompts, config.max_completion_length)
@@ -97,12 +97,12 @@ def fit_context(
         begun = str(max((problem.prompt for problem in problems), key=lambda prompt: len(str(prompt))))[:60]
         raise ValueError(
             f"the longest prompt ({begun!r}...) has {room.prompt} tokens and the model's context {room.context}: nothing is left for a "
-            "response; leave long problems out, or take a model with a longer context"
+            "response; leave out long problems, or use a model with a longer context"
         )
     if limit is not None:
         raise ValueError(
             f"max_completion_length={limit}: the longest prompt has {room.prompt} tokens and the model's context {room.context}, so a "
-            f"response may have {room.left} at most"
+            f"response may have at most {room.left}"
         )
     cut = (
         f"responses may have {room.left} tokens instead of the task's {config.max_completion_length}: the model's context is "
@@ -113,8 +113,8 @@ def fit_context(
 
 
 def data_set(problems: Sequence[Problem]) -> Dataset:
-    """The problems as TRL's data set. Answers stay as text: rows must be of one type. In parts, and with a fingerprint of our own:
-    `datasets` makes one by copying everything."""
+    """Return the problems as a data set for TRL. Answers become text, since a column has one type. The fingerprint is computed here:
+    `datasets` would copy everything for it."""
     parts = (problems[start : start + _PART] for start in range(0, len(problems), _PART))
     table = pyarrow.concat_tables(
         (pyarrow.Table.from_pylist([_row(problem) for problem in part]) for part in parts), promote_options="default"

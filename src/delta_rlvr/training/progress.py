@@ -1,4 +1,4 @@
-"""Progress that a person can read, on a terminal and in a log file alike."""
+"""Progress of a run for people, on the terminal and in a log file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.table import Table
 from delta_rlvr.terminal import say
 from delta_rlvr.words import duration
 
-_LOG_WIDTH = 110  # a file has no width: tables should not wrap at 80
+_LOG_WIDTH = 110  # rich would assume 80 for a file
 
 _COLUMNS = (
     # heading, key of the metrics, format, width
@@ -33,14 +33,14 @@ LEGEND = "signal: share of prompts whose rewards differ; spread: standard deviat
 
 
 class Teller:
-    """Writes sentences to the terminal and to a log file, which also gets those from before there was one."""
+    """Writes sentences to the terminal and to a log file. Sentences from before the file was opened are written to it too."""
 
     def __init__(self, console: Console | None = None, wording: Callable[[str], str] = str):
-        """`console`: None for the log alone. `wording`: how a sentence is put (the command line writes arguments as flags)."""
+        """`console`: None writes to the log only. `wording` rewrites each sentence (the command line turns arguments into flags)."""
         self.console = console or Console(quiet=True)
         self._wording = wording
         self._log: Console | None = None
-        self._said_before: list[str] = []
+        self._before_log: list[str] = []
 
     def __enter__(self) -> Teller:
         return self
@@ -50,18 +50,18 @@ class Teller:
             self._log.file.close()
 
     def log_to(self, path: Path) -> None:
-        """From now on, write to a file too (after what is in it)."""
-        # Closed with the teller; buffered by line, so that a killed run has told what it did.
+        """From now on, append to this file too."""
+        # Buffered by line, so that the log of a killed run is complete. `__exit__` closes it.
         file = path.open("a", encoding="utf-8", buffering=1)
         self._log = Console(file=file, width=_LOG_WIDTH, color_system=None)
-        for text in self._said_before:
+        for text in self._before_log:
             self.log(text)
-        self._said_before.clear()
+        self._before_log.clear()
 
     def say(self, text: str) -> None:
-        """A sentence."""
+        """Write a sentence to the terminal and the log."""
         text = self._wording(text)
-        # The terminal itself breaks the lines of a command, which can then be copied.
+        # rich must not break a command into lines: it could not be copied.
         unbroken = "delta-rlvr " in text or not self.console.is_terminal
         self.console.print(text, markup=False, highlight=False, soft_wrap=unbroken)
         self.log(text)
@@ -72,12 +72,18 @@ class Teller:
             self._log.print(table)
 
     def log(self, text: str) -> None:
-        """Something for the log file alone."""
+        """Write to the log file only."""
         text = self._wording(text)
         if self._log is None:
-            self._said_before.append(text)
+            self._before_log.append(text)
         else:
             say(self._log, text)
+
+
+def progress_bar(console: Console) -> Progress:
+    """Return a bar that disappears at its end; nothing is shown where output is not a terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 class TrainingProgress:
@@ -94,16 +100,9 @@ class TrainingProgress:
         self._done_before = done
         self._every = 1 if console.is_terminal else max(1, steps // 20)
         self._started = time.perf_counter()
-        self._notes: dict[str, list[int]] = {}  # the steps of which each was true
+        self._notes: dict[str, list[int]] = {}  # each note, and the steps that had it
         self._known: dict[str, Any] = {}
-        self._bar = Progress(
-            TextColumn("training"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
+        self._bar = progress_bar(console)
 
     def __enter__(self) -> TrainingProgress:
         self._bar.start()
@@ -111,8 +110,10 @@ class TrainingProgress:
         say = self.teller.say if self._legend else self.teller.log
         say(LEGEND)
         if self._steps_per_batch > 1:
-            shared = f"every {self._steps_per_batch} steps share one batch of responses: reward, signal and length are the same in them"
-            parted = "; each trains on a part of it, so loss swings from part to part" if self._parts > 1 else ""
+            shared = f"every {self._steps_per_batch} steps share one batch of responses, and so its reward, signal and length"
+            parted = (
+                "; each step trains on a part of the batch, so the loss varies between parts" if self._parts > 1 else ""
+            )
             say(shared + parted)
         headings = " ".join(f"{heading:>{width}}" for heading, _, _, width in _COLUMNS)
         self._line(headings + "     left", always=True)
@@ -123,10 +124,10 @@ class TrainingProgress:
         for note, steps in self._notes.items():
             if len(steps) > 1:
                 what = note.partition(":")[0]
-                self.teller.say(f"{what}: the note of step {steps[0]} was true of {len(steps)} steps in all")
+                self.teller.say(f"{what}: the note of step {steps[0]} applied to {len(steps)} steps in all")
 
     def show(self, metrics: Mapping[str, Any]) -> None:
-        """One step's metrics. What a step does not measure (no rollouts in it) is shown as it last was."""
+        """Show the metrics of a step. A step without rollouts shows the last values of what it does not measure."""
         self._known |= {key: value for key, value in metrics.items() if value is not None}
         step = int(metrics["step"])
         cells = []

@@ -1,4 +1,4 @@
-"""A run as it was asked for, described once. Comparisons, trials, resumed runs and advised commands are changes of this description."""
+"""The request of a run: its settings as they were given. Comparisons, trials, resumed runs and advised commands change a request."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from delta_rlvr.training.options import (
 )
 
 DEFAULT_OUTPUT = Path("runs/train")
-"""Where runs go that were given no folder: the first one there, the next ones into runs/train-2, runs/train-3, ..."""
+"""The default run folder; further runs go to runs/train-2, runs/train-3, ..."""
 
-# What a resumed run does not take over: where it is, what follows from other settings, and what says the same in another word.
+# What a resumed run does not restore: its place, settings that follow from others, and second names of settings.
 _OF_ONE_START = {"resume", "accept_changed"}
 NOT_RESTORED = _OF_ONE_START | {"output", "output_dir", "steps", "generation_batch_size", "logging_dir", "report"}
 _SAME_SETTING = {"steps": "max_steps", "output": "output_dir"}
@@ -40,8 +40,8 @@ _SAME_SETTING = {"steps": "max_steps", "output": "output_dir"}
 
 @dataclass(frozen=True)
 class RunRequest:
-    """Settings by name: those of a settings file, and what was given over them. What neither names has its default or, in a resumed
-    run, the value that the run was started with."""
+    """Settings by name: those of a settings file, and those given on top. The others have their defaults or, in a resumed run, the
+    values that the run was started with."""
 
     given: Mapping[str, Any] = field(default_factory=dict)
     """Options of `TrainOptions` and `DeltaTrainerConfig` (every one of TRL's)."""
@@ -51,9 +51,9 @@ class RunRequest:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """Everything that somebody asked for."""
+        """The settings of the file and those given, merged."""
         file = dict(self.from_file)
-        # A prompt that is given takes the place of the file's, whichever way either is written.
+        # A given prompt replaces the file's, whether either is an option or a setting of the task.
         if self.given.keys() & {"template", "template_text"}:
             file = {name: value for name, value in file.items() if name not in OF_THE_TASK}
             if "task" in file:
@@ -62,20 +62,20 @@ class RunRequest:
 
     @property
     def settings(self) -> set[str]:
-        """The settings that somebody asked for, by the names that `run.json` has for them."""
+        """The names of the settings in `asked`, as `run.json` has them."""
         names = {_SAME_SETTING.get(name, name) for name in self.asked}
         return names | ({"task"} if names & set(OF_THE_TASK) else set())
 
     def but(self, **changes: Any) -> RunRequest:
-        """The request with these settings in the place of its own."""
+        """Return the request with these settings changed."""
         return replace(self, given={**self.given, **changes})
 
     def without(self, *names: str) -> RunRequest:
-        """The request without what was given for these."""
+        """Return the request without the given values of these settings."""
         return replace(self, given={key: one for key, one in self.given.items() if key not in names})
 
     def build(self) -> tuple[TrainOptions, DeltaTrainerConfig]:
-        """The whole settings of the run, checked."""
+        """Return the complete settings of the run, checked."""
         asked = self.asked
         for name in asked.keys() - known_options():
             raise ValueError(f"there is no setting {name!r}{did_you_mean(name, known_options())}")
@@ -83,7 +83,7 @@ class RunRequest:
         if asked.get("model") in (None, DEFAULT_POLICY):
             values |= BUILT_IN_DEFAULTS
             if asked.get("num_train_epochs") is not None:
-                del values["max_steps"]  # it would win over the epochs that were asked for
+                del values["max_steps"]  # it would override the requested epochs
         resume = bool(asked.get("resume"))
         folder = Path(asked.get("output") or asked.get("output_dir") or default_output(resume))
         if resume:
@@ -93,20 +93,20 @@ class RunRequest:
             values |= OF_EVAL_EVERY | {"eval_steps": values["eval_every"]}
         elif asked.get("eval_strategy", "no") != "no":
             raise ValueError(
-                "eval_strategy: held-out problems are scored during training by `eval_every`, every so many steps"
+                "eval_strategy is not used here: set `eval_every` to the steps between held-out scores during training"
             )
         if values.get("steps") is not None:
             values["max_steps"] = values["steps"]
         ours = {one.name for one in fields(TrainOptions)}
         options = TrainOptions(**{name: value for name, value in values.items() if name in ours})
-        # One place for each setting: these are part of the task and of TRL's options now.
+        # Each setting in one place: these are now part of the task or one of TRL's options.
         options.task = with_settings(options.task, {name: getattr(options, name) for name in OF_THE_TASK})
         for name in (*OF_THE_TASK, *_SAME_SETTING):
             setattr(options, name, None)
         config = DeltaTrainerConfig(**{name: value for name, value in values.items() if name not in ours})
         if not config.temperature > 0:
             raise ValueError(
-                f"temperature={config.temperature}: responses are sampled in training; give a positive number"
+                f"temperature={config.temperature}: training samples its responses; give a positive number"
             )
         if config.learning_rate < 0:
             raise ValueError(f"learning_rate={config.learning_rate}: give 0 or more")
@@ -114,7 +114,7 @@ class RunRequest:
         return options, config
 
     def _restored(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """Stored settings that nobody asks for now, as far as options are made of plain values."""
+        """Return the stored settings that are not in `asked`, as far as they are plain values."""
         known = known_options() - NOT_RESTORED - self.settings
         if "num_train_epochs" in self.asked:
             known.discard("max_steps")
@@ -122,19 +122,19 @@ class RunRequest:
         return {key: one for key, one in stored.items() if key in known and isinstance(one, plain_kinds)}
 
     def with_restored(self) -> RunRequest:
-        """A resumed run's request with what it takes from its folder and would not have by default: asked again without `resume`, it
-        is the same run."""
+        """Return the request of a resumed run with the restored settings that are not defaults. Without `resume` it describes the
+        same run."""
         options, config = self.build()
-        settings, anew = run_settings(options, config), run_settings(*self.but(resume=False).build())
+        settings, new_run = run_settings(options, config), run_settings(*self.but(resume=False).build())
         restored = {
             name: value
             for name, value in settings.items()
-            if name in known_options() - NOT_RESTORED and value is not None and value != anew[name]
+            if name in known_options() - NOT_RESTORED and value is not None and value != new_run[name]
         }
         given = stored_run(Path(str(config.output_dir))).get("given")
-        if isinstance(given, list):  # else the run is older than this list
+        if isinstance(given, list):  # older runs do not have the list
             restored = {name: value for name, value in restored.items() if name in given}
-            if "task" in restored:  # as it was given: options of its own, or settings of the task
+            if "task" in restored:  # written as it was given, as options or as settings of the task
                 own_options = [name for name in OF_THE_TASK if name in given]
                 restored["task"], taken = without_settings(restored["task"], own_options)
                 restored |= taken
@@ -142,7 +142,7 @@ class RunRequest:
 
 
 def run_settings(options: TrainOptions, config: DeltaTrainerConfig) -> dict[str, Any]:
-    """Every setting of a run, flat: what `run.json` keeps."""
+    """Return every setting of a run in one flat dict, as `run.json` keeps it."""
     settings = {**asdict(options), **config.to_dict()}
     if is_gguf(options.model):
         settings["model_sha256"] = gguf_digest(options.model)
@@ -153,7 +153,7 @@ def run_settings(options: TrainOptions, config: DeltaTrainerConfig) -> dict[str,
 
 
 def default_output(resume: bool) -> Path:
-    """The folder of a run that was given none: one of its own, or, to resume, the last one that there is."""
+    """Return the run folder if none was given: a new one, or the last one to resume."""
     numbers = [1]
     for folder in DEFAULT_OUTPUT.parent.glob(f"{DEFAULT_OUTPUT.name}-*"):
         tail = folder.name.removeprefix(f"{DEFAULT_OUTPUT.name}-")
@@ -169,12 +169,12 @@ def default_output(resume: bool) -> Path:
 
 
 def option_of(setting: str) -> str:
-    """The option that sets it, as `train --help` names it."""
+    """Return the option that sets this setting, as `train --help` names it."""
     return next((ours for ours, theirs in _SAME_SETTING.items() if theirs == setting), setting)
 
 
 def difference_text(setting: str, before: Any, now: Any) -> str:
-    """How a setting differs from what a run was started with."""
+    """Return a sentence about a setting that differs from the value the run was started with."""
     if setting.endswith(CONTENT):
         return f"the file that `{option_of(setting.removesuffix(CONTENT))}` names has changed since"
     return f"`{option_of(setting)}` was {before} and is now {now}"
@@ -183,9 +183,9 @@ def difference_text(setting: str, before: Any, now: Any) -> str:
 def differing(
     before: Mapping[str, Any], settings: Mapping[str, Any], but: Collection[str]
 ) -> dict[str, tuple[Any, Any]]:
-    """The settings, by name, that a stored run was given otherwise than now, and both values."""
+    """Return the settings whose stored value differs from the present one, with both values."""
     now = plain(dict(settings))
-    # What is None here is filled in by the task when a run starts.
+    # None is filled in by the task when a run starts.
     return {
         name: (before[name], now[name])
         for name in sorted(before.keys() & now.keys() - set(but))
@@ -194,7 +194,7 @@ def differing(
 
 
 def stored_run(folder: Path) -> dict[str, Any]:
-    """What `run.json` holds; {} where there is none (a later check reports that)."""
+    """Return the content of `run.json`; {} if there is none, which a later check reports."""
     try:
         info = json.loads((folder / RUN).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -203,12 +203,12 @@ def stored_run(folder: Path) -> dict[str, Any]:
 
 
 def known_options() -> set[str]:
-    """Every option, ours and TRL's, by name."""
+    """Return the names of all options, ours and TRL's."""
     return {one.name for kind in (TrainOptions, DeltaTrainerConfig) for one in fields(kind)}
 
 
 def _device_defaults() -> dict[str, Any]:
-    """Without an accelerator train on the CPU, in float32."""
+    """Return the settings of training on the CPU in float32, if there is no accelerator."""
     if torch.cuda.is_available() or torch.backends.mps.is_available():
         return {}
     return {"use_cpu": True, "bf16": False}

@@ -1,4 +1,4 @@
-"""A run that is resumed: from which checkpoint, with which settings, or not at all; and the advice after an early end."""
+"""Resuming a run: the checkpoint to start from, changed settings, and the advice when a run is interrupted or fails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from delta_rlvr.words import command_line, counted
 
 
 def finished(settings: Mapping[str, Any], config: DeltaTrainerConfig) -> str | None:
-    """Where the run to resume has taken all its steps: a sentence that says so, and which of the settings asked for have no effect."""
+    """If the run has taken all its steps, return a sentence that says so and names the requested settings that have no effect."""
     folder = Path(str(config.output_dir))
     info = read_run(folder).info if (folder / RUN).exists() else {}
     before = info.get("settings") or {}
@@ -30,7 +30,7 @@ def finished(settings: Mapping[str, Any], config: DeltaTrainerConfig) -> str | N
         left = config.max_steps > int(info.get("steps") or 0)
     else:
         left = config.num_train_epochs != before.get("num_train_epochs")
-    # Another run is refused where the folder is opened.
+    # A folder of another run is refused when it is opened.
     other_run = any(before.get(name) != settings[name] for name in ("model", "task", "method", "seed"))
     if info.get("status") != "finished" or left or other_run:
         return None
@@ -47,12 +47,12 @@ def finished(settings: Mapping[str, Any], config: DeltaTrainerConfig) -> str | N
     score = command_line("delta-rlvr", "evaluate", "--model", folder / MODEL, *asked_of)
     return (
         f"this run is finished, after {counted(steps, 'step')}: nothing is changed{''.join(f'; {one}' for one in asked)}. "
-        f"To train on: {again}. To score it in another way: {score}"
+        f"To train further: {again}. To score it with other settings: {score}"
     )
 
 
 def step_to_resume_from(config: DeltaTrainerConfig) -> tuple[int, list[str]]:
-    """The step of the last whole checkpoint (0: there is none yet), and sentences about it."""
+    """Return the step of the last complete checkpoint (0: there is none), and sentences about it."""
     folder = Path(str(config.output_dir))
     if not (folder / RUN).exists():
         several = several_runs(folder) or f"there is no run in {folder}; give the `output` of the run to resume"
@@ -60,30 +60,29 @@ def step_to_resume_from(config: DeltaTrainerConfig) -> tuple[int, list[str]]:
     checkpoints = find_checkpoints(folder)
     last = checkpoints.whole[-1] if checkpoints.whole else 0
     troubles = (
-        (checkpoints.torn, "it was not written to its end"),
+        (checkpoints.torn, "it is incomplete"),
         (checkpoints.between, "it lies in the middle of a rollout batch"),
     )
-    said = [f"checkpoint-{step} is skipped: {trouble}" for steps, trouble in troubles for step in steps if step > last]
+    notes = [f"checkpoint-{step} is skipped: {trouble}" for steps, trouble in troubles for step in steps if step > last]
     if last:
-        return last, [*said, f"going on from checkpoint-{last}"]
-    return last, [*said, "there is no whole checkpoint yet: the run starts again from its first step"]
+        return last, [*notes, f"resuming from checkpoint-{last}"]
+    return last, [*notes, "there is no complete checkpoint yet: the run starts again from its first step"]
 
 
 def changes(writer: RunWriter) -> list[str]:
-    """What a resumed run is given that differs from what it was started with."""
+    """Return sentences about the settings of a resumed run that differ from its first start."""
     changed = writer.info["resumed"][-1]["settings_changed"]
     return [
         difference_text(name, *values)
         for name, values in changed.items()
-        # A run that is older than these digests does not tell what lay in its files.
+        # Older runs did not store digests of their files.
         if name not in NOT_RESTORED and not (name.endswith(CONTENT) and values[0] is None)
     ]
 
 
 @contextmanager
-def how_to_go_on(folder: Path, compared: str = "") -> Iterator[None]:
-    """Say, when a run is interrupted or fails, which checkpoint is kept and which command goes on. `compared`: which run of a
-    comparison it is."""
+def saying_how_to_resume(folder: Path, compared: str = "") -> Iterator[None]:
+    """Add to an interrupt or error which checkpoint is kept and which command resumes. `compared`: which run of a comparison it is."""
     try:
         yield
     except KeyboardInterrupt:
@@ -103,16 +102,16 @@ def _kept(folder: Path, compared: str) -> str:
     whole = find_checkpoints(folder).whole
     if compared:
         kept = f"checkpoint-{whole[-1]} is kept" if whole else "no checkpoint was written yet"
-        return f"in {compared}: {kept}; the same command keeps finished runs and goes on with this one"
+        return f"in {compared}: {kept}; the same command keeps finished runs and resumes this one"
     again = command_line(*_launched(), "train", "--output", folder, "--resume")
     if not whole:
         start = f"; start again with: {again}" if (folder / RUN).exists() else ""
         return f"no checkpoint was written yet (`save_steps` says how often){start}"
-    return f"checkpoint-{whole[-1]} is kept; go on with: {again}"
+    return f"checkpoint-{whole[-1]} is kept; resume with: {again}"
 
 
 def _launched() -> tuple[str, ...]:
-    """How this process was started: alone, or by torchrun beside others."""
+    """Return the words that started this process: delta-rlvr, or torchrun with the number of processes."""
     local, nodes = os.environ.get("LOCAL_WORLD_SIZE"), os.environ.get("GROUP_WORLD_SIZE", "1")
     if local is None or os.environ.get("WORLD_SIZE") == "1":
         return ("delta-rlvr",)
@@ -126,14 +125,14 @@ def _first_line(error: BaseException) -> str:
 
 
 def advised_comparison(method: str, request: RunRequest) -> str:
-    """The command that compares the method with another under the same settings."""
+    """Return the command that compares the method with another under the same settings."""
     other = method if method != "dapo" else "delta"
     same = request.without("method", "output", "output_dir", "resume", "seed")
     return command_line("delta-rlvr", "compare", "--methods", f"dapo,{other}", "--seeds", 6, *request_words(same))
 
 
 def request_words(request: RunRequest) -> Iterator[str]:
-    """A request as it is typed."""
+    """Yield the words of a request on the command line."""
     if request.file:
         yield from ("--config", request.file)
     for name, value in request.given.items():

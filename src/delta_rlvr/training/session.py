@@ -1,4 +1,4 @@
-"""One run from its request to its report: task, problems, reward and policy make a trainer; then score, train, score again."""
+"""One run from its request to its report: make a trainer of task, problems, reward and policy; then score, train, score again."""
 
 from __future__ import annotations
 
@@ -24,24 +24,29 @@ from delta_rlvr.rewards import OverlongReward, SoftOverlong
 from delta_rlvr.runs import read_run
 from delta_rlvr.runs.recorder import came_to_nothing
 from delta_rlvr.runs.writer import check_is_free
-from delta_rlvr.score_units import score_unit
 from delta_rlvr.specs import shown_spec
 from delta_rlvr.tasks import Task, decisive_tokens, get_task
-from delta_rlvr.tasks.custom_reward import CustomReward, custom_function, judged_by
+from delta_rlvr.tasks.custom_reward import CustomReward, judged_by
 from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.terminal import plain_warnings
 from delta_rlvr.training.heldout import HeldoutScore, best_score, heldout_problems, sampling_text, show_change
 from delta_rlvr.training.problems import custom_or_task_reward, data_set, default_prompt, fit_context, training_problems
 from delta_rlvr.training.progress import Teller, TrainingProgress
 from delta_rlvr.training.request import NOT_RESTORED, RunRequest, TrainOptions, run_settings
-from delta_rlvr.training.resuming import advised_comparison, changes, finished, how_to_go_on, step_to_resume_from
+from delta_rlvr.training.resuming import (
+    advised_comparison,
+    changes,
+    finished,
+    saying_how_to_resume,
+    step_to_resume_from,
+)
 from delta_rlvr.words import counted
 from rlvr_graders import RewardFunction
 
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """What a run leaves."""
+    """The result of a run."""
 
     folder: Path
     """The run folder (docs/run_schema.md)."""
@@ -49,14 +54,16 @@ class TrainedRun:
     """The held-out score before training; None where none was taken."""
     after: EvaluationResult | None = None
     report: Path | None = None
-    """The page, where one was written."""
+    """The page, if one was written."""
 
 
 def train(
     request: RunRequest, teller: Teller | None = None, *, same_start: Path | None = None, compared: str = ""
 ) -> TrainedRun:
-    """One run, from start to report. `same_start`: the folder of a run that started from the same weights, whose score before
-    training is taken over. `compared`: which run of a comparison it is, which concludes by itself."""
+    """Make one run, from start to report.
+
+    `same_start`: the folder of a run with the same starting weights, whose score before training is reused. `compared`: which run of
+    a comparison this is; the comparison draws the conclusion."""
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     options, config = request.build()
@@ -67,14 +74,14 @@ def train(
             teller.say(nothing_left)
             return TrainedRun(folder)
         if not options.resume and config.process_index == 0:
-            check_is_free(folder)  # before seconds or minutes go into data and model
+            check_is_free(folder)  # before data and model are loaded
         if options.resume and not compared:
             request = request.with_restored()
         return _Session(request, options, config, teller, same_start, compared).run()
 
 
 class _Session:
-    """A run that is ready to start: task, problems, reward and policy, and the trainer that is made of them."""
+    """A run ready to start: task, problems, reward and policy, and the trainer made of them."""
 
     def __init__(
         self,
@@ -93,8 +100,8 @@ class _Session:
         complete(config, options, task, teller.say)
         problems = training_problems(task, options, config)
         self.reward = custom_or_task_reward(options, task, problems)
-        self.step: int | None = None  # the checkpoint to resume from; 0: there is none yet; None: a new run
-        self.notes: list[str] = []  # sentences about it
+        self.step: int | None = None  # of the checkpoint to resume from; 0: there is none yet; None: a new run
+        self.notes: list[str] = []  # sentences about that checkpoint
         if options.resume:
             self.step, self.notes = step_to_resume_from(config)
         model, tokenizer = load_policy(options.model)
@@ -102,10 +109,10 @@ class _Session:
         cut = fit_context(model.config, tokenizer, asked, config, limit)
         unchosen = default_prompt(options.task, problems) if isinstance(task, ProblemSet) else None
         for sentence in filter(None, (unchosen, cut)):
-            # The later runs of a comparison repeat nothing.
+            # Later runs of a comparison write these to the log only.
             (teller.say if same_start is None else teller.log)(sentence)
         self.settings = run_settings(options, config)  # before the trainer, which may change its arguments
-        config.run_folder = False  # it is written here, with what the trainer alone does not know
+        config.run_folder = False  # `recorded` writes it, with more than the trainer knows
         self.trainer = DeltaTrainer(
             model=model,
             reward_funcs=[self.reward, *_penalties(options, config)],
@@ -117,7 +124,7 @@ class _Session:
         )
         for noisy in (PrinterCallback, ProgressCallback):
             self.trainer.remove_callback(noisy)
-        if not config.push_to_hub:  # the card is written with the model, at the end
+        if not config.push_to_hub:  # else the card is written with the model, at the end
             self.trainer.create_model_card = lambda *_, **__: None  # type: ignore[method-assign]
 
     def run(self) -> TrainedRun:
@@ -131,11 +138,11 @@ class _Session:
                 task=self.options.task,
                 step=self.step,
                 accept_changed=self.options.accept_changed,
-                # What decides in the eyes of a custom reward is not known.
+                # A custom reward does not say which tokens decide.
                 decisive=None if isinstance(self.reward, CustomReward) else self._decisive,
             )
-        )  # before it is at work: a folder that cannot be used is bad input
-        with at_work(), how_to_go_on(self.folder, self.compared), _failure_logged(self.teller), opened:
+        )  # outside of `at_work`: a folder that cannot be used is bad input
+        with at_work(), saying_how_to_resume(self.folder, self.compared), _failure_logged(self.teller), opened:
             self._begin(recording)
             grade = self.reward.grade if isinstance(self.reward, CustomReward) else self.task.grade
             heldout = HeldoutScore(self.options, self.task, self.trainer, self.teller, grade)
@@ -152,11 +159,9 @@ class _Session:
         advice = recording.writer.info.get("compare") if self.options.report else None
         scores = [one.summary()["accuracy"] for one in (before, after) if one]
         trouble = came_to_nothing(read_run(self.folder).metrics, scores)
-        show_change(
-            custom_function(self.options.reward), before, after, self.teller, compare=advice, conclude=trouble is None
-        )
+        show_change(heldout.own_reward, before, after, self.teller, compare=advice, conclude=trouble is None)
         if best:
-            unit, at = score_unit(custom_function(self.options.reward)), best["checkpoint"] or "not saved"
+            unit, at = heldout.unit, best["checkpoint"] or "not saved"
             self.teller.say(
                 f"best held-out {unit.score} during training: {unit.shown(best['accuracy'])} at step {best['step']} ({at})"
             )
@@ -194,7 +199,7 @@ class _Session:
         return taken or heldout.score("before")
 
     def _learn(self, recording: Recording) -> None:
-        """The steps that are left; the weights of the last checkpoint, where none is."""
+        """Train the remaining steps; if none remain, load the weights of the last checkpoint."""
         done, steps = self.step or 0, self.trainer.planned_steps
         self.teller.say(
             f"{self.config.method} on {shown_spec(self.options.task)}: {counted(steps, 'step')}, "
@@ -220,20 +225,20 @@ class _Session:
 
 
 def complete(config: DeltaTrainerConfig, options: TrainOptions, task: Task, say: Callable[[str], None]) -> None:
-    """Fill in what the task knows, and refuse or correct what could not work."""
+    """Fill in the task's defaults, and refuse or correct settings that cannot work."""
     if config.max_steps <= 0 and options.train_problems is None and not isinstance(task, ProblemSet):
-        raise ValueError("give the length of the run: `steps`, or `train_problems` together with `num_train_epochs`")
+        raise ValueError("give the length of the run: `steps`, or `train_problems` and `num_train_epochs`")
     check_model_name(options.model)
     if config.max_completion_length is None:
         config.max_completion_length = task.max_tokens
     if options.eval_every and options.eval_every % config.updates_per_batch:
         raise ValueError(
-            f"eval_every={options.eval_every}: a rollout batch lasts {config.updates_per_batch:g} steps, and a run can go on only "
-            "from a checkpoint at its end: give a multiple of it"
+            f"eval_every={options.eval_every}: a rollout batch lasts {config.updates_per_batch:g} steps, and a run can only be resumed "
+            f"at its end: give a multiple of {config.updates_per_batch:g}"
         )
     if config.save_total_limit == 1:
-        # transformers deletes the old checkpoint before the new one is known to be whole.
-        say("save_total_limit raised from 1 to 2: a kill during a save would leave no whole checkpoint")
+        # transformers deletes the old checkpoint before it has checked the new one.
+        say("save_total_limit is raised from 1 to 2: with 1, a kill during a save would leave no complete checkpoint")
         config.save_total_limit = 2
 
 
@@ -256,7 +261,7 @@ def _lora(options: TrainOptions) -> Any:
 def _keep(
     recording: Recording, heldout: HeldoutScore, best: dict[str, Any] | None = None, **scores: EvaluationResult | None
 ) -> None:
-    """Held-out scores into `run.json`; `best`: of those during training."""
+    """Write held-out scores to `run.json`. `best`: the best score during training."""
     final = {
         name: {**result.summary(), **heldout.further.get(name, {})} for name, result in scores.items() if result
     } | ({"best": best} if best else {})
@@ -266,7 +271,7 @@ def _keep(
 
 @contextmanager
 def _failure_logged(teller: Teller) -> Iterator[None]:
-    """The log keeps where a run failed, which the one line on the terminal does not say."""
+    """Write the traceback of a failure to the log: the terminal shows only one line."""
     try:
         yield
     except Exception:

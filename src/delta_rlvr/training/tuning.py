@@ -1,4 +1,4 @@
-"""The learning rate of each method before methods are compared: the best of a grid, on seeds that the comparison does not use."""
+"""Tuning the learning rate of each method before a comparison: the best of a grid, on seeds that the comparison does not use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from delta_rlvr.words import listed, rate_text
 
 @dataclass(frozen=True)
 class TunedRate:
-    """What a method's runs at each learning rate came to."""
+    """The scores of a method at each learning rate."""
 
     method: str
     scores: Mapping[float, Sequence[float]]
@@ -20,12 +20,12 @@ class TunedRate:
 
     @property
     def rate(self) -> float:
-        """The best by its mean score; of equals the lowest."""
+        """The rate with the best mean score; the lowest of equal ones."""
         return max(sorted(self.scores), key=lambda rate: fmean(self.scores[rate]))
 
     @property
     def edge(self) -> str | None:
-        """Where the best rate is an end of the grid, beyond which nobody looked."""
+        """Which end of the grid the best rate is, "lowest" or "highest"; None inside the grid."""
         if self.rate == min(self.scores):
             return "lowest"
         return "highest" if self.rate == max(self.scores) else None
@@ -36,7 +36,7 @@ class TunedRate:
 
 
 def check_rates(rates: Sequence[float]) -> list[float]:
-    """The grid, in order; refused where it is none."""
+    """Return the grid in ascending order; refuse fewer than two different positive rates."""
     for rate in rates:
         number = isinstance(rate, (int, float)) and not isinstance(rate, bool)
         if not number or not 0 < rate < math.inf:
@@ -47,7 +47,7 @@ def check_rates(rates: Sequence[float]) -> list[float]:
 
 
 def tuned_sentence(tuned: Sequence[TunedRate], seeds: Sequence[int], score: str) -> str:
-    """What was tuned, by which score and on what, and whether seeds and grid were enough."""
+    """Return a sentence about the tuned rates, their grid and seeds, and whether both were enough."""
     grid = ", ".join(rate_text(rate) for rate in sorted(tuned[0].scores))
     rates = ", ".join(f"{one.method} {rate_text(one.rate)}" for one in tuned)
     on = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"

@@ -107,7 +107,7 @@ function testsTable({ tests, gap, unit }) {
   return el("details", { className: "more" }, el("summary", {}, tests.length === 1 ? "The test" : `${tests.length} tests`),
     el("div", { className: "table-holder", tabIndex: 0, role: "region", "aria-label": "Tests" },
       el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows))),
-    el("p", { className: "note" }, "Differences are taken before scores are rounded."));
+    el("p", { className: "note" }, "Differences are computed before scores are rounded."));
 }
 
 /** Results of `delta-rlvr evaluate`: the plain numbers and texts of each. */

@@ -9,7 +9,7 @@ class DiscriminatorView {
       this.pictures = el("div", { className: "pictures" });
       this.curve = el("div", { className: "panels two" });
       root.append(this.verdict, el("div", { className: "toolbar slim" }, ...this.picker.fields),
-        this.pictures, el("p", { className: "note" }, "Every token stands at its score on the line between the centroids: right of 0 it looks like the positive side. Heights are square roots of shares, and the axis is linear near 0 and logarithmic far from it, so that the few telling tokens can be seen beside the many near-certain ones. The two pictures have their own scales."), this.curve);
+        this.pictures, el("p", { className: "note" }, "Each token is placed at its score on the line between the centroids: right of 0 it is like the positive side. Heights are square roots of shares, and the axis is linear near 0 and logarithmic far from it, so that the few tokens with large scores are visible beside the many near-certain ones. The two pictures have different scales."), this.curve);
       this.charts = new Charts();
       this.follow(looking.shown);
       new ResizeObserver(() => this.charts.resize()).observe(this.curve);

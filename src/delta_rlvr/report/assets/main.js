@@ -29,7 +29,7 @@ document.getElementById("facts").append(...facts());
 const problems = page.runs.filter((run) => run.problems.length);
 if (problems.length) {
   document.getElementById("problems").append(el("aside", { className: "problems", "aria-label": "What is missing" },
-    el("h2", {}, "What is missing or damaged"),
+    el("h2", {}, "Missing or damaged"),
     ...problems.map((run) => el("div", {}, el("b", {}, visible(run.name)), el("ul", {}, ...run.problems.map((problem) => el("li", {}, visible(problem))))))));
 }
 

@@ -45,11 +45,11 @@ function shadingClass(shading, value) {
 }
 
 const WORDS = {
-  weight: "Orange counts for more than its response's advantage alone gives it, blue for less; a token without colour keeps the weight 1.",
-  share: "Weight × |advantage| × (1 − p), what the optimizer sees of a token, as a share of all kept tokens of the step.",
-  measured: "Value after the token less value before it: orange raised the chance of success, blue lowered it. Hatched: not measured.",
+  weight: "Orange tokens count for more than their response's advantage, blue ones for less; tokens without colour keep the weight 1.",
+  share: "A token's part in the update, weight × |advantage| × (1 − p), as a share of all kept tokens of the step.",
+  measured: "Value after the token minus value before it: orange raised the chance of success, blue lowered it. Hatched: not measured.",
   probability: "How likely the policy was to sample the token.",
-  entropy: "Of the policy's distribution at the token, in nats.",
+  entropy: "Entropy of the policy's distribution at the token, in nats.",
 };
 
 const kindOf = ({ key }) => key.split(":")[0].replace("other", "weight");

@@ -7,7 +7,7 @@ class WeightsView {
     this.figures = el("div", { className: "pictures" });
     this.figureNote = el("p", { className: "note" });
     this.table = el("div", { className: "table-holder wide", tabIndex: 0, role: "region", "aria-label": "What each method's weights follow" });
-    const tableNote = el("p", { className: "note" }, "The mean weight is over the tokens with an advantage. Over all tokens of a batch it is 1 for methods that promise so; tokens without an advantage often have the lowest weight, which lifts all others by the same factor.");
+    const tableNote = el("p", { className: "note" }, "The mean weight is over the tokens with an advantage. Many methods scale the mean over all tokens of a batch to 1; tokens without an advantage often have the lowest weight, so the others are above 1.");
     root.append(el("div", { className: "toolbar slim" }, ...this.picker.fields), this.sentences, this.figures, this.figureNote, this.table, tableNote);
     this.follow(looking.shown);
   }

@@ -1,1 +1,1 @@
-"""Problems from outside: rows of files and data sets, generators."""
+"""Problems from other sources: rows of files and data sets, and generators."""

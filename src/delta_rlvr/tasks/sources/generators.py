@@ -1,7 +1,7 @@
-"""Problems from reasoning-gym's generators, with their own scoring made strict.
+"""Problems from reasoning-gym's generators, with strict scoring.
 
-A generator's score gives part of a point to any text that contains the answer ("The answer is 3" scores 0.067 for
-3), so the answer is cut out of the completion first, and only a full score counts.
+A generator gives a partial score to any text that contains the answer ("The answer is 3" scores 0.067 for 3). So the answer is
+extracted from the completion first, and only a full score counts.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from rlvr_graders.extract import last_boxed
 from rlvr_graders.verdict import Verdict
 
 FULL_SCORE = 0.999
-_REDRAWS = 5_000  # questions in a row that were all seen before: then the generator is used up
+_REDRAWS = 5_000  # consecutive repeated questions, after which the generator counts as exhausted
 _SEED_STEP = 1_000_003  # reasoning-gym's seeds 0 and 1 give the same entries, one place apart
 _SHOT_SEED = -1
 _TAGGED = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
-_SAID = re.compile(r"\banswer(?:\s+is|\s*:)\s*(.+)", re.IGNORECASE)
+_STATED = re.compile(r"\banswer(?:\s+is|\s*:)\s*(.+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class ReasoningGym(Endless):
-    """One reasoning-gym generator as a task: endless where the generator is."""
+    """A generator of reasoning-gym as a task."""
 
     generator: str
-    """Its name there, such as "chain_sum"."""
+    """The generator's name, such as "chain_sum"."""
     options: dict[str, Any] = field(default_factory=dict)
     """Settings of the generator, such as {"max_digits": 1}."""
     shots: int = 0
-    """Pairs before each question. 0 gives the bare question, for chat models."""
+    """Question and answer pairs before each question. 0 gives the question alone, for chat models."""
     working: bool = False
-    """Whether the shots show how their answers come about (`WORKINGS`); the answer is then read after "The answer is"."""
+    """Whether the shots show how their answers are computed (`WORKINGS`). The answer is then read after "The answer is"."""
     max_tokens: int = 64
-    """How long a response may become; with shots, the answer is one line, and 16 is enough for most."""
+    """The longest response. With shots the answer is one line, and 16 is enough for most generators."""
 
     def __post_init__(self) -> None:
         if self.shots < 0:
@@ -51,8 +51,8 @@ class ReasoningGym(Endless):
         if self.working and not self.shots:
             raise ValueError(f"{self.name}: the working is shown in shots; give their number, as in shots=4")
         if self.working and self.generator not in WORKINGS:
-            raise ValueError(f"no working is known for {self.generator}; there is one for {', '.join(WORKINGS)}")
-        _ = self._scorer  # an unknown generator or setting is refused now, not in the middle of a run
+            raise ValueError(f"there is no working for {self.generator}; there is one for {', '.join(WORKINGS)}")
+        _ = self._scorer  # refuses an unknown generator or setting
 
     @property
     def name(self) -> str:
@@ -66,7 +66,7 @@ class ReasoningGym(Endless):
         return bool(self.shots)
 
     def stream(self, split: Split, seed: int = 0) -> Iterator[Problem]:
-        """Problems of a split without end, none twice, and none that is among the shots."""
+        """Yield distinct problems of a split without end, none of them among the shots."""
         check_request(split, None, 0)
         asked_before = {question for question, _ in self.worked}
         for entry in self._fresh_entries(seed, asked_before):
@@ -84,7 +84,7 @@ class ReasoningGym(Endless):
 
     @cached_property
     def worked(self) -> tuple[Shot, ...]:
-        """The shots: the same for every problem and seed."""
+        """The shots, the same for every problem and seed."""
         entries = itertools.islice(self._fresh_entries(_SHOT_SEED, set()), self.shots)
         return tuple((entry["question"], self._line(entry)) for entry in entries)
 
@@ -93,17 +93,17 @@ class ReasoningGym(Endless):
         answer = read(completion)
         if not answer:
             return Verdict(0.0, "no final answer")
-        # A full stop after the answer is no mistake, but an answer may end in one of its own.
-        for said in dict.fromkeys((answer, answer.removesuffix("."))):
-            if self._scorer.score_answer(said, problem.meta["entry"]) >= FULL_SCORE:
-                return Verdict(1.0, "correct", said)
+        # A full stop after the answer is accepted, but some answers end in one.
+        for tried in dict.fromkeys((answer, answer.removesuffix("."))):
+            if self._scorer.score_answer(tried, problem.meta["entry"]) >= FULL_SCORE:
+                return Verdict(1.0, "correct", tried)
         return Verdict(0.0, "wrong answer", answer)
 
     def decisive(self, problem: Problem, completion: str) -> list[Span] | None:
         return None
 
     def _line(self, entry: dict[str, Any]) -> str:
-        """The line that answers a shot."""
+        """Return the answer line of a shot."""
         answer = str(entry["answer"])
         return worked_line(WORKINGS[self.generator](entry), answer) if self.working else answer
 
@@ -138,7 +138,7 @@ class ReasoningGym(Endless):
             raise ValueError(f"reasoning-gym's {self.generator} refuses {self.options}: {error}") from error
 
     def _fresh_entries(self, seed: int, seen: set[str]) -> Iterator[dict[str, Any]]:
-        """Entries whose question is not in `seen`, which grows by them."""
+        """Yield the entries whose question is not in `seen`, and add their questions to it."""
         entries = self._entries(seed)
         repeated = 0
         for place in itertools.count():
@@ -147,7 +147,7 @@ class ReasoningGym(Endless):
                 repeated += 1
                 if repeated > _REDRAWS:
                     raise ValueError(
-                        f"{self.name} has no new questions after {len(seen)}: widen its settings or ask for fewer"
+                        f"{self.name} has no new questions after {len(seen)}: widen its settings or use fewer problems"
                     )
                 continue
             repeated = 0
@@ -156,9 +156,9 @@ class ReasoningGym(Endless):
 
 
 def final_answer(completion: str) -> str | None:
-    r"""What a completion gives as its answer.
+    r"""Return the answer in a completion.
 
-    It stands in <answer> tags, in \boxed{}, after "answer is" or "Answer:" on the last line, or by itself.
+    It is in <answer> tags, in \boxed{}, after "answer is" or "Answer:" on the last line, or else the whole text.
     """
     tagged = _TAGGED.findall(completion)
     if tagged:
@@ -167,24 +167,23 @@ def final_answer(completion: str) -> str | None:
     if boxed is not None:
         return boxed
     lines = [line.strip() for line in completion.strip().splitlines() if line.strip()]
-    said = _SAID.search(lines[-1]) if lines else None
-    if said:
-        return (said.group(1).rstrip().removesuffix(".") or ".").strip("*_ \t")
-    # A completion that is nothing but the answer. Puzzles have answers of several lines.
+    stated = _STATED.search(lines[-1]) if lines else None
+    if stated:
+        return (stated.group(1).rstrip().removesuffix(".") or ".").strip("*_ \t")
+    # The whole text, since answers of puzzles have several lines.
     return completion.strip() or None
 
 
-# ------------------------------------------------------------------ how answers come about, where it can be told in a line
+# ------------------------------------------------------------------ workings that fit into a line
 
 Entry = Mapping[str, Any]
-"""A problem as the generator gives it."""
-
+"""A problem as the generator returns it."""
 
 _OPERATIONS: dict[str, Callable[[int, int], int]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 
 
 def running_totals(entry: Entry) -> str:
-    """A sum or a product term by term: "4 + 5 - 1" is written as "4 + 5 = 9, 9 - 1 = 8"."""
+    """Return the working of a sum or product, term by term: for "4 + 5 - 1", "4 + 5 = 9, 9 - 1 = 8"."""
     first, *rest = entry["metadata"]["expression"].split()
     total = int(first)
     steps = []
@@ -196,10 +195,10 @@ def running_totals(entry: Entry) -> str:
 
 
 def divisions(entry: Entry) -> str:
-    """Euclid's algorithm on two numbers: for 18 and 12, "18 = 1 * 12 + 6, 12 = 2 * 6 + 0"."""
+    """Return the working of Euclid's algorithm on two numbers: for 18 and 12, "18 = 1 * 12 + 6, 12 = 2 * 6 + 0"."""
     numbers = entry["metadata"]["numbers"]
     if len(numbers) != 2:
-        raise ValueError(f"the working of gcd is for two numbers, not {len(numbers)}: give max_numbers=2")
+        raise ValueError(f"working=true for gcd needs two numbers, not {len(numbers)}: give max_numbers=2")
     larger, smaller = max(numbers), min(numbers)
     steps = []
     while smaller:
@@ -214,4 +213,4 @@ WORKINGS: dict[str, Callable[[Entry], str]] = {
     "products": running_totals,
     "gcd": divisions,
 }
-"""By the generator's name."""
+"""The function that writes the working, by the generator's name."""

@@ -1,4 +1,4 @@
-"""Problems from rows: local files, and data sets of the Hugging Face hub or a local folder."""
+"""Problems from the rows of local files, and of data sets on the Hugging Face hub or in a folder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import gzip
 import json
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import astuple
 from itertools import islice
 from pathlib import Path
@@ -18,20 +18,20 @@ from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.sources.schemas import COLUMNS, KNOWN_SETS, FieldNames, Row, RowError, RowIds, reader
 from delta_rlvr.tasks.templates import LETTERS, Template
 
-_BATCH = 256  # rows of a Parquet file that are held at once: they may be long
+_BATCH = 256  # rows of a Parquet file in memory at once: they may be long
 _MOST_OPTIONS = 10  # `grade_choice` reads the letters A to J
 
 ROW_FILES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".parquet")
-"""Files that hold rows, by how their names end."""
+"""The endings of files that hold rows."""
 
 
 def is_row_file(name: str) -> bool:
-    """Whether a name is that of a file of rows, by how it ends."""
+    """Return whether a name has the ending of a file of rows."""
     return name.endswith(ROW_FILES)
 
 
 def label_of(path: Path) -> str:
-    """A file's name without what says that it holds rows."""
+    """Return a file's name without its ending."""
     return next((path.name.removesuffix(end) for end in ROW_FILES if path.name.endswith(end)), path.name)
 
 
@@ -50,14 +50,13 @@ def load_problems(
     reads: Collection[str] | None = None,
     grader: str | None = None,
 ) -> list[Problem]:
-    """Every problem of a file (`ROW_FILES`), a data set on the hub, or one saved to a folder.
+    """Return the problems of a file (`ROW_FILES`), of a data set on the hub, or of one saved to a folder.
 
-    `schema` is a name of `SCHEMAS`; left out, it is known for the sets of `KNOWN_SETS` and "plain" for others.
-    `subset` and `part` are the hub's configuration and split. `template` puts the question, as text or as a chat
-    of one message; rows that bring chat messages keep them, and without a template a prompt is the bare question.
-    `working` names a field with the steps to the answer, kept for shots; rows may lack it. A row without an answer is an
-    error that says where it stands, unless a reward of one's own judges (`graded=False`): then problems keep the columns that it
-    `reads` (None: all). `grader` judges mathematics in the place of ours. Columns that nothing reads are not loaded.
+    `schema`: a name of `SCHEMAS`; by default that of `KNOWN_SETS`, or "plain". `subset` and `part`: the configuration and split on
+    the hub. `template`: makes the prompt, as text or as one chat message; without it the prompt is the question. Rows with chat
+    messages keep them. `working`: the field with the steps to the answer, for shots; rows may lack it. `graded=False`: a custom
+    reward judges, so rows need no answer, and problems keep the columns that it `reads` (None: all). `grader`: another grader of
+    mathematics. Columns that nothing reads are not loaded.
     """
     if limit is not None and limit < 1:
         raise ValueError(f"limit must be at least 1, got {limit}")
@@ -81,7 +80,7 @@ def load_problems(
             raise ValueError(error.in_full(where, text)) from error
         for what, words in (("question", fields.question), ("answer", fields.answer)):
             if (torn := _lone_surrogate(str(words))) is not None:
-                raise ValueError(f"{where}: its {what} holds {torn}, half of a character: remove it")
+                raise ValueError(f"{where}: its {what} contains {torn}, which is half of a character: remove it")
         name = ids.of(fields.id, fields.question, where)
         prompt, answer, judge = fields.question, fields.answer, fields.grader
         if judge == "math" and grader is not None:
@@ -101,23 +100,23 @@ def load_problems(
             meta["extract"] = template.extract
         problems.append(Problem(f"{label}/{name}", prompt, answer, judge, meta))
     if not problems:
-        raise ValueError(f"{source}: there are no rows in it")
+        raise ValueError(f"{source} has no rows")
     return problems
 
 
 def data_file(path: Path) -> Path:
-    """A file as it is named, or else in the folder that DELTA_RLVR_DATA names: protocols name no folder of one machine."""
+    """Return the path; if no such file exists, the path below the folder DELTA_RLVR_DATA. Protocols can so leave out folders."""
     folder = os.environ.get("DELTA_RLVR_DATA")
     return Path(folder, path) if folder and not path.is_file() else path
 
 
 def check_is_data_set(name: str) -> None:
-    """Refuse at once what the hub would be asked for in vain: a file that holds no rows, a path that is not there."""
+    """Refuse names that cannot be data sets of the hub: files without rows, and paths that do not exist."""
     path = Path(name).expanduser()
     if path.is_dir():
         return
     if path.is_file():
-        raise ValueError(f"{name} does not hold rows: give a file that ends in {', '.join(ROW_FILES)}")
+        raise ValueError(f"{name} is not a file of rows: give one that ends in {', '.join(ROW_FILES)}")
     if (
         name.startswith((".", "/", "~"))
         or name.count("/") != 1
@@ -129,7 +128,7 @@ def check_is_data_set(name: str) -> None:
 
 
 def read_rows(path: Path, columns: Collection[str | None] | None = None) -> Iterator[tuple[str, Row]]:
-    """(where, row) of each row of a file. A Parquet file's columns other than `columns` are not loaded: None stands in their place."""
+    """Yield (where, row) for each row of a file. Of a Parquet file only `columns` are loaded; the others are None."""
     if not path.is_file():
         raise FileNotFoundError(
             f"{path}: there is no such file{near_file(path)} (the environment variable DELTA_RLVR_DATA can name its folder)"
@@ -141,14 +140,17 @@ def read_rows(path: Path, columns: Collection[str | None] | None = None) -> Iter
 
 
 def _decoded(path: Path, rows: Iterator[tuple[str, Row]]) -> Iterator[tuple[str, Row]]:
-    """The rows; text that is not UTF-8 is an error that names its line."""
+    """Yield the rows; an error names the first line that is not UTF-8."""
     try:
         yield from rows
     except UnicodeDecodeError as error:
-        opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
-        with opener(path, "rb") as lines:
+        with _open(path, "rb") as lines:
             number = next(number for number, line in enumerate(lines, start=1) if not _is_utf8(line))
         raise ValueError(f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8") from error
+
+
+def _open(path: Path, mode: str, **options: Any) -> Any:
+    return (gzip.open if path.suffix == ".gz" else open)(path, mode, **options)
 
 
 def _is_utf8(line: bytes) -> bool:
@@ -160,7 +162,7 @@ def _is_utf8(line: bytes) -> bool:
 
 
 def _read_json(path: Path) -> Iterator[tuple[str, Row]]:
-    """A list of objects; or JSON Lines under another name."""
+    """Read a list of objects, alone or as the only list in an object; or JSON Lines."""
     text = path.read_text(encoding="utf-8")
     try:
         rows = json.loads(text)
@@ -197,7 +199,7 @@ def _read_csv(path: Path) -> Iterator[tuple[str, Row]]:
         for row in rows:
             if None in row or None in row.values():
                 raise ValueError(
-                    f"{path}, line {rows.line_num}: not as many fields as the heading has ({len(rows.fieldnames or ())})"
+                    f"{path}, line {rows.line_num}: the number of fields differs from the heading ({len(rows.fieldnames or ())})"
                 )
             yield f"{path}, line {rows.line_num}", row
 
@@ -219,14 +221,13 @@ def _read_parquet(path: Path, columns: Collection[str | None] | None) -> Iterato
 
 
 def _loaded(names: Sequence[str], columns: Collection[str | None] | None) -> list[str]:
-    """Those of the columns that are loaded."""
+    """Return the names of the columns to load."""
     return [name for name in names if columns is None or name in columns] or list(names)
 
 
 def _read_json_lines(path: Path) -> Iterator[tuple[str, Row]]:
-    """(where, row) of each line that is not empty."""
-    opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8") as lines:
+    """Yield (where, row) for each line that is not empty."""
+    with _open(path, "rt", encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
@@ -256,7 +257,7 @@ def _read_data_set(
         try:
             with hub.little_patience():
                 loaded = datasets.load_dataset(source, subset, split=part)
-        except Exception as error:  # whatever the hub's libraries raise, the answer for a person is the same
+        except Exception as error:  # the hub's libraries raise many kinds
             raise ValueError(
                 f"{source}: the data set could not be loaded from the Hugging Face hub: {hub.reason(error)}"
             ) from error
@@ -266,7 +267,7 @@ def _read_data_set(
 
 
 def _lone_surrogate(text: str) -> str | None:
-    """It has no UTF-8 form, so neither a file nor a tokenizer can take it."""
+    """Return the first lone surrogate, escaped, or None. It has no UTF-8 form, so files and tokenizers cannot take it."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -275,7 +276,7 @@ def _lone_surrogate(text: str) -> str | None:
 
 
 def _options(row: Row, answer: Any, where: str) -> tuple[list[str], Any]:
-    """A row's options (a list; in a CSV file a JSON list), and the letter of the right one: its answer is a letter or an option."""
+    """Return a row's options (a list; in a CSV file a JSON list) and the letter of the right one. The answer may be either."""
     options = row.get("options")
     if isinstance(options, str):
         try:

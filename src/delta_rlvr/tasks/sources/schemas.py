@@ -1,4 +1,4 @@
-"""How the rows of known data sets name a question and its answer."""
+"""Readers of rows: which fields of known data sets hold the question and the answer."""
 
 from __future__ import annotations
 
@@ -26,58 +26,54 @@ COLUMNS = frozenset(
         *("ability", "data_source", "extra_info", "reward_model"),
     }
 )
-"""Every column that a reader of `SCHEMAS` or a template reads. Others (DeepMath has three long solutions) need not be loaded."""
+"""The columns that readers of `SCHEMAS` and templates use. Others (DeepMath's three long solutions) need not be loaded."""
 
 
 class RowError(ValueError):
-    """A row that is no verifiable problem. The loader adds where it stands, and how to name its columns where that would help."""
+    """A row is not a verifiable problem. The loader adds its place, and how to name columns if `names_columns`."""
 
     def __init__(self, message: str, names_columns: bool = False):
         super().__init__(message)
         self.names_columns = names_columns
 
     def in_full(self, where: str, source: str) -> str:
-        """The whole message about a row of `source`, a file or data set."""
-        way_out = f"; name its columns, as in '{source}?question=COLUMN&answer=COLUMN'"
-        return f"{where}: {self}{way_out if self.names_columns else ''}"
+        """Return the full message about a row of `source`, a file or data set."""
+        remedy = f"; name its columns, as in '{source}?question=COLUMN&answer=COLUMN'"
+        return f"{where}: {self}{remedy if self.names_columns else ''}"
 
 
 @dataclass(frozen=True)
 class Fields:
-    """What a row says, in our words."""
+    """The problem in a row."""
 
     question: str | Sequence[dict[str, str]]
-    """The question as text, or chat messages where the set has its own prompt."""
+    """The question as text, or chat messages if the data set has its own prompt."""
     answer: str
-    """The reference answer as text (the tests as JSON, for code)."""
+    """The reference answer as text (for code the tests as JSON)."""
     id: str | None = None
-    """The set's own id of the row, where it has one."""
+    """The row's id in the data set, if it has one."""
     grader: str = "math"
-    """Which grader judges it."""
     meta: dict[str, Any] = field(default_factory=dict)
-    """Whatever else is worth keeping."""
+    """Further data to keep."""
 
 
 @dataclass(frozen=True)
 class FieldNames:
-    """Names of the fields to read, where a data set is of no known schema. None means the usual names."""
+    """The fields to read from a data set without a known schema. None means the usual names."""
 
     question: str | None = None
-    """Field of the question."""
     answer: str | None = None
-    """Field of the answer."""
     id: str | None = None
-    """Field of the id."""
 
 
 def read_plain(row: Row, names: FieldNames | None = None, graded: bool = True) -> Fields:
-    """A row with the usual names, or with those given. Where a reward of one's own judges (`graded=False`), it needs no answer."""
+    """Read a row with the usual field names or those given. If a custom reward judges (`graded=False`), it needs no answer."""
     names = names or FieldNames()
     question = _question(pick(row, names.question, QUESTION_FIELDS, "question"))
     try:
         answer = answer_text(pick(row, names.answer, ANSWER_FIELDS, "answer"))
     except RowError:
-        # A column that was named and is not there is a slip, whoever judges.
+        # A named column that does not exist is a mistake in any case.
         if graded or (names.answer is not None and names.answer not in row):
             raise
         answer = ""
@@ -85,7 +81,7 @@ def read_plain(row: Row, names: FieldNames | None = None, graded: bool = True) -
 
 
 def read_gsm8k(row: Row) -> Fields:
-    """{question, answer}: the gold stands after #### at the end of the worked solution."""
+    """GSM8K {question, answer}: the gold answer follows #### at the end of the solution."""
     solution = answer_text(pick(row, "answer", (), "answer"))
     gold = hash_line(solution)
     if gold is None:
@@ -112,13 +108,13 @@ def read_eurus2(row: Row) -> Fields:
 def read_asdiv(row: Row) -> Fields:
     """ASDiv {body, question, answer}: the answer has its unit in brackets."""
     answer = answer_text(pick(row, "answer", (), "answer")).partition("(")[0].strip()
-    return Fields(_told(row, "body", "question"), answer, _id(row, None))
+    return Fields(_joined(row, "body", "question"), answer, _id(row, None))
 
 
 def read_svamp(row: Row) -> Fields:
     """SVAMP {Body, Question, Answer}."""
     answer = answer_text(pick(row, "Answer", (), "answer"))
-    return Fields(_told(row, "Body", "Question"), answer, _id(row, None))
+    return Fields(_joined(row, "Body", "Question"), answer, _id(row, None))
 
 
 SCHEMAS: dict[str, Callable[[Row], Fields]] = {
@@ -143,18 +139,18 @@ KNOWN_SETS = {
 
 
 def reader(schema: str, names: FieldNames | None = None, graded: bool = True) -> Callable[[Row], Fields]:
-    """The reader of a schema; field names of one's own, and rows without an answer, go with "plain" only."""
+    """Return the reader of a schema. Only "plain" takes field names and rows without an answer."""
     if schema not in SCHEMAS:
-        raise ValueError(f"schema={schema!r} is not known; use one of {', '.join(SCHEMAS)}")
+        raise ValueError(f"schema={schema!r} is unknown; use one of {', '.join(SCHEMAS)}")
     if schema == "plain":
         return lambda row: read_plain(row, names, graded)
     if names is None or names == FieldNames():
         return SCHEMAS[schema]
-    raise ValueError(f"schema {schema!r} knows its field names: give names with schema 'plain' only")
+    raise ValueError(f"schema {schema!r} has its own field names: give names with schema 'plain' only")
 
 
 def answer_text(value: Any) -> str:
-    """An answer as text: 70 and 70.0 and "70" are one."""
+    """Return an answer as text: 70, 70.0 and "70" are the same."""
     if isinstance(value, str):
         text = value.strip()
     elif isinstance(value, bool) or not isinstance(value, int | float):
@@ -171,32 +167,32 @@ def answer_text(value: Any) -> str:
 
 
 def question_hash(question: str | Sequence[dict[str, str]]) -> str:
-    """A stable name for a question: what splits go by, and the id of a row that has none."""
+    """Return a stable hash of a question: it decides the split, and is the id of a row without one."""
     text = question if isinstance(question, str) else json.dumps(list(question), sort_keys=True)
     return hashlib.blake2b(" ".join(text.split()).encode(), digest_size=8).hexdigest()
 
 
 class RowIds:
-    """Ids of rows that stay unique and stable: their own, or a hash of the question, numbered where a question comes again."""
+    """Unique and stable ids of rows: their own, or a hash of the question, with a number for repeated questions."""
 
     def __init__(self) -> None:
         self._places: dict[str, str] = {}
         self._repeats: Counter[str] = Counter()
 
     def of(self, own: str | None, question: str | Sequence[dict[str, str]], where: str) -> str:
-        """The id of the row at `where`; one that another row has is refused."""
+        """Return the id of the row at `where`; refuse one that another row has."""
         if not own:
             digest = question_hash(question)
             self._repeats[digest] += 1
             return digest if self._repeats[digest] == 1 else f"{digest}-{self._repeats[digest]}"
         if own in self._places:
-            raise ValueError(f"{where}: the same id as {self._places[own]} ({own}); give each row an id of its own")
+            raise ValueError(f"{where}: the same id as {self._places[own]} ({own}); give each row a unique id")
         self._places[own] = where
         return own
 
 
 def pick(row: Row, name: str | None, usual: Sequence[str], what: str) -> Any:
-    """The value of the named field, or of the first of the usual ones that the row has."""
+    """Return the value of the named field, or of the first of the usual ones in the row."""
     tried = (name,) if name is not None else usual
     for candidate in tried:
         if row.get(candidate) is not None:
@@ -220,10 +216,10 @@ def _question(value: Any) -> str | list[dict[str, str]]:
     raise RowError("its question is neither text nor a list of chat messages, or is empty")
 
 
-def _told(row: Row, body: str, question: str) -> str:
+def _joined(row: Row, body: str, question: str) -> str:
     parts = [str(pick(row, name, (), name)).strip() for name in (body, question)]
     if parts[0] and parts[0][-1] not in ".!?,":
-        parts[0] += "."  # SVAMP leaves the full stop out
+        parts[0] += "."  # SVAMP leaves out the full stop
     return " ".join(parts).strip()
 
 
