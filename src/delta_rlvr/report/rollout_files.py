@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import gzip
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from delta_rlvr.files import is_number
 from delta_rlvr.hints import did_you_mean, near_file
 from rlvr_graders.functions import completion_text
+from rlvr_graders.lines import numbered_lines
 
 FORMATS = (
     "JSON Lines or Parquet with prompt, response, reward (such as a run's own rollouts/*.jsonl.gz), TRL's completions_*.parquet, "
@@ -90,20 +90,14 @@ def read_rollouts(
 def _json_lines(
     source: Path, reward_key: str | None, prompt_key: str | None, response_key: str | None
 ) -> list[Rollout]:
-    opener: Callable[..., Any] = gzip.open if source.suffix == ".gz" else open
     rollouts: list[Rollout] = []
-    try:
-        with opener(source, "rb") as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    rollouts += _line(line, f"line {number}", reward_key, prompt_key, response_key)
-    except (gzip.BadGzipFile, EOFError) as error:
-        raise RolloutFileError(f"is not a whole gzip file ({error})") from error
+    for number, line in numbered_lines(source):
+        rollouts += _line(line, f"line {number}", reward_key, prompt_key, response_key)
     return rollouts
 
 
 def _line(
-    line: bytes, where: str, reward_key: str | None, prompt_key: str | None, response_key: str | None
+    line: str, where: str, reward_key: str | None, prompt_key: str | None, response_key: str | None
 ) -> list[Rollout]:
     try:
         row = json.loads(line)

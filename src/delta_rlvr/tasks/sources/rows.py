@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import astuple
 from itertools import islice
 from pathlib import Path
@@ -17,6 +16,7 @@ from delta_rlvr.models import hub
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.sources.schemas import COLUMNS, KNOWN_SETS, FieldNames, Row, RowError, RowIds, reader
 from delta_rlvr.tasks.templates import LETTERS, Template
+from rlvr_graders.lines import numbered_lines
 
 _BATCH = 256  # rows of a Parquet file that are held at once: they may be long
 _MOST_OPTIONS = 10  # `grade_choice` reads the letters A to J
@@ -145,23 +145,13 @@ def _decoded(path: Path, rows: Iterator[tuple[str, Row]]) -> Iterator[tuple[str,
     try:
         yield from rows
     except UnicodeDecodeError as error:
-        opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
-        with opener(path, "rb") as lines:
-            number = next(number for number, line in enumerate(lines, start=1) if not _is_utf8(line))
-        raise ValueError(f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8") from error
-
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+        list(numbered_lines(path))  # which names the line
+        raise ValueError(f"{path}: not UTF-8 ({error.reason})") from error
 
 
 def _read_json(path: Path) -> Iterator[tuple[str, Row]]:
     """A list of objects; or JSON Lines under another name."""
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8-sig")
     try:
         rows = json.loads(text)
     except json.JSONDecodeError as error:
@@ -225,17 +215,13 @@ def _loaded(names: Sequence[str], columns: Collection[str | None] | None) -> lis
 
 def _read_json_lines(path: Path) -> Iterator[tuple[str, Row]]:
     """(where, row) of each line that is not empty."""
-    opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            where = f"{path}, line {number}"
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise ValueError(f"{where}: not JSON ({error.msg} at column {error.colno})") from error
-            yield _checked(where, row)
+    for number, line in numbered_lines(path):
+        where = f"{path}, line {number}"
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{where}: not JSON ({error.msg} at column {error.colno})") from error
+        yield _checked(where, row)
 
 
 def _read_data_set(
