@@ -17,8 +17,9 @@ from delta_rlvr import __version__
 from delta_rlvr.commands import EXTRAS, IN_EVIDENCE, TRAIN_LIKE
 from delta_rlvr.commands.flags import as_flags
 from delta_rlvr.commands.parser import CommandParser
-from delta_rlvr.exit_codes import ExitCode, exit_code_of
+from delta_rlvr.exit_codes import ExitCode, ending_signals, exit_code_of, in_words
 from delta_rlvr.hints import did_you_mean
+from delta_rlvr.lasting import lasting_output
 
 USAGE = """usage: delta-rlvr COMMAND [OPTION ...]
 
@@ -47,6 +48,7 @@ DELTA_RLVR_TRACEBACK=1 in the environment shows where in the code an error was.
 _HELP = {"-h", "--help"}
 
 
+@lasting_output()
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; its exit code. What a person can put right is one line on standard error."""
     # One process on a shared machine must not start a thread for each core it can see but not have.
@@ -73,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
         return ExitCode.BAD_INPUT
     terminated: list[int] = []
     try:
-        with _sigterm_interrupts(terminated):
+        with _signals_interrupt(terminated):
             return COMMANDS[command](rest)
     except KeyboardInterrupt as interrupt:
         kept = as_flags(str(interrupt), _flags(command)) or "what was written is kept"
@@ -88,29 +90,30 @@ def main(arguments: list[str] | None = None) -> int:
         if code is None or os.environ.get("DELTA_RLVR_TRACEBACK"):
             raise
         said = "; ".join(
-            [str(error), *getattr(error, "__notes__", [])[-1:]]
+            [in_words(error), *getattr(error, "__notes__", [])[-1:]]
         )  # the last note is the nearest to the command
         print(f"delta-rlvr {command}: {as_flags(said, _flags(command))}", file=sys.stderr)
         return code
 
 
 @contextmanager
-def _sigterm_interrupts(seen: list[int]) -> Iterator[None]:
-    """SIGTERM, which `timeout`, Slurm and Kubernetes send to a process or its whole group, ends a command as Ctrl-C does."""
+def _signals_interrupt(seen: list[int]) -> Iterator[None]:
+    """SIGTERM, which `timeout`, Slurm and Kubernetes send to a process or its whole group, and SIGHUP end a command as Ctrl-C does."""
 
     def interrupt(number: int, _: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the one to the group follows that to the process
+        signal.signal(number, signal.SIG_IGN)  # the one to the group follows that to the process
         seen.append(number)
         raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():  # others cannot set handlers
         yield
         return
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in ending_signals()}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _flags(command: str) -> dict[str, str]:

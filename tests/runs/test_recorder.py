@@ -26,8 +26,12 @@ def test_the_first_and_the_last_batch_are_always_kept(steps, updates, every, kep
     ("steps", "scores", "said"),
     [
         ([(0.0, 0.0)] * 4, (), "Nothing was learnt"),
-        ([(0.4, 0.5), (0.5, 0.5), (0.0, 0.0), (0.0, 0.0)], (), "collapsed: the mean reward went from 0.4 to 0"),
-        ([(0.4, 0.5), (0.3, 0.5), (0.2, 0.5)], (0.4, 0.0), "collapsed"),
+        ([(0.4, 0.5)] * 6 + [(0.0, 0.0)] * 6, (), "collapsed: the mean reward went from 0.4 to 0"),
+        ([(0.4, 0.5)] * 9 + [(0.1, 0.5)] * 3, (0.4, 0.0), "collapsed: the mean reward went from 0.4 to 0.1"),
+        # Too few steps, no fall in what is quoted, or a start that was luck.
+        ([(0.4, 0.5), (0.3, 0.5), (0.2, 0.5)], (0.4, 0.0), None),
+        ([(0.0312, 0.25)] * 12, (0.25, 0.0), None),
+        ([(0.0, 0.0), (0.0312, 0.25)] * 3 + [(0.0, 0.0)] * 6, (0.25, 0.0), None),
         ([(0.4, 0.5), (0.5, 0.5), (1.0, 0.0), (1.0, 0.0)], (0.4, 0.9), None),
         ([(0.4, 0.5), (0.3, 0.5), (0.2, 0.5), (0.3, 0.5)], (0.4, 0.3), None),
         ([], (), None),

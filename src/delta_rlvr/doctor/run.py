@@ -21,9 +21,9 @@ from delta_rlvr.doctor.trial import STEPS, two_steps
 from delta_rlvr.doctor.versions import OURS, version_line, version_problems
 from delta_rlvr.evaluate.seeds import few_problems
 from delta_rlvr.exit_codes import ExitCode
+from delta_rlvr.files import locked
 from delta_rlvr.models.load import adapter_base, check_model_name, load_pretrained
-from delta_rlvr.runs.layout import RUN
-from delta_rlvr.runs.writer import ended_before_its_first_step
+from delta_rlvr.runs.writer import check_is_ours
 from delta_rlvr.specs import shown_spec
 from delta_rlvr.tasks import get_task
 from delta_rlvr.tasks.custom_reward import judged_by
@@ -91,11 +91,8 @@ def _look_at_versions(config: DeltaTrainerConfig | None, checks: Checklist) -> N
 
 
 def _look_at_folder(folder: Path, checks: Checklist) -> None:
-    if (folder / RUN).exists() and not ended_before_its_first_step(folder):
-        checks.wrong(
-            "folder", f"{folder} holds a run, which is never written over: give another `output`, or delete it"
-        )
-    else:
+    with checks.of("folder"), locked(folder):  # which also tries to write there
+        check_is_ours(folder)
         checks.saw("folder", f"{folder} is free")
 
 

@@ -129,10 +129,13 @@ def came_to_nothing(metrics: Iterable[Mapping[str, Any]], scores: Sequence[float
     lines = [line for line in metrics if None not in (line.get("signal_groups"), line.get("reward"))]
     if silence := learnt_nothing(lines):
         return silence
-    end = lines[-max(2, len(lines) // 4) :]
-    first, last = (sum(line["reward"] for line in part) / max(1, len(part)) for part in (lines[:1], end))
-    silent = len(lines) > 2 and last < first and not any(line["signal_groups"] for line in end)
-    if silent or (len(scores) == 2 and scores[1] == 0 < scores[0]):
+    quarter = len(lines) // 4
+    begin, end = lines[:quarter], lines[len(lines) - quarter :]
+    if quarter < 3 or not all(line["signal_groups"] for line in begin):  # less may be the luck of a few samples
+        return None
+    first, last = (sum(line["reward"] for line in part) / quarter for part in (begin, end))
+    silent = not any(line["signal_groups"] for line in end)
+    if last < first - abs(first) / 2 and (silent or (len(scores) == 2 and scores[1] == 0 < scores[0])):
         return (
             f"The policy collapsed: the mean reward went from {first:.3g} to {last:.3g}. Lower the learning rate, and take an earlier "
             f"checkpoint ({IN_FOLDER})."

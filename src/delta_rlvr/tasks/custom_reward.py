@@ -104,7 +104,7 @@ class CustomReward:
             scores = self.function(**given)
             if inspect.iscoroutine(scores):
                 scores = asyncio.run_coroutine_threadsafe(scores, _event_loop()).result()
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # which would end the whole run without a word
             hint = ""
             if completions and not isinstance(completions[0], str):
                 hint = "; the prompt is a chat here, so that a completion is a list of messages: its text is completion[0]['content']"

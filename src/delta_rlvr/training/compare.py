@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from rich.console import Console
 from delta_rlvr.evaluate.metrics import pass_at_k
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.seeds import SeedTable, few_problems, gap_text, seed_table, too_few_seeds
-from delta_rlvr.files import write_json
+from delta_rlvr.files import locked, write_json
 from delta_rlvr.objectives import get_method
 from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
@@ -144,15 +145,16 @@ def compare(
         Making(plan, teller).only(only)
         return None
     making = Making(plan, teller, without_signal, ask)
-    making.all(plan.tuning, at_a_time)
-    tuned = [plan.tuned(name) for name in (methods if rates else ())]
-    words = tuned_sentence(tuned, spare) if tuned else None
-    if words:
-        say(console, words)
-    making.all(plan.compared, at_a_time)
-    if config.process_index > 0:
-        return None
-    return conclude(folder, methods, all_seeds, pass_at or options.eval_samples, tuned, words)
+    with locked(folder) if config.process_index == 0 else nullcontext():
+        making.all(plan.tuning, at_a_time)
+        tuned = [plan.tuned(name) for name in (methods if rates else ())]
+        words = tuned_sentence(tuned, spare) if tuned else None
+        if words:
+            say(console, words)
+        making.all(plan.compared, at_a_time)
+        if config.process_index > 0:
+            return None
+        return conclude(folder, methods, all_seeds, pass_at or options.eval_samples, tuned, words)
 
 
 def _check_methods(methods: Sequence[str]) -> None:

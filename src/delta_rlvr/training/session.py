@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,13 @@ from delta_rlvr.adapters.trl.recorded import Recording, recorded
 from delta_rlvr.adapters.trl.sharing import push_page
 from delta_rlvr.evaluate import EvaluationResult
 from delta_rlvr.exit_codes import at_work
+from delta_rlvr.files import locked
 from delta_rlvr.models import load_policy
 from delta_rlvr.models.load import check_model_name
 from delta_rlvr.rewards import OverlongReward, SoftOverlong
 from delta_rlvr.runs import read_run
 from delta_rlvr.runs.recorder import came_to_nothing
-from delta_rlvr.runs.writer import check_is_free
+from delta_rlvr.runs.writer import check_is_ours
 from delta_rlvr.score_units import score_unit
 from delta_rlvr.specs import shown_spec
 from delta_rlvr.tasks import Task, decisive_tokens, get_task
@@ -66,11 +67,13 @@ def train(
         if options.resume and (nothing_left := finished(run_settings(options, config), config)):
             teller.say(nothing_left)
             return TrainedRun(folder)
-        if not options.resume and config.process_index == 0:
-            check_is_free(folder)  # before seconds or minutes go into data and model
-        if options.resume and not compared:
-            request = request.with_restored()
-        return _Session(request, options, config, teller, same_start, compared).run()
+        first = config.process_index == 0
+        with locked(folder) if first else nullcontext():
+            if not options.resume and first:
+                check_is_ours(folder)  # before seconds or minutes go into data and model
+            if options.resume and not compared:
+                request = request.with_restored()
+            return _Session(request, options, config, teller, same_start, compared).run()
 
 
 class _Session:
