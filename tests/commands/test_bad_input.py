@@ -1,6 +1,7 @@
 """Each mistake is one line on standard error and exit code 2, and nothing that was there is touched."""
 
 import json
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -36,6 +37,23 @@ def contents(folder):
         (["--temperature", "0"], "--temperature 0.0: responses are sampled in training; give a positive number"),
         (["--learning_rate=-1e-4"], "--learning_rate -0.0001: give 0 or more"),
         (["--method", "oracle"], "needs labels of the decisive tokens, which TRL does not give"),
+        (["--steps_per_generation", "0"], "--steps_per_generation 0: give 1 or more"),
+        (["--gradient_accumulation_steps", "0"], "--gradient_accumulation_steps 0: give 1 or more"),
+        (["--num_iterations", "0"], "--num_iterations 0: give 1 or more"),
+        (["--per_device_train_batch_size", "0"], "--per_device_train_batch_size 0: give 1 or more"),
+        (["--max_completion_length", "0"], "--max_completion_length 0: give 1 or more"),
+        (["--steps", "99999999999"], "--steps 99999999999: give 1000000 at most"),
+        (["--train_problems", "100000000"], "--train_problems 100000000: give 1000000 at most"),
+        (["--scale_rewards", "foo"], "--scale_rewards foo: choose one of group, batch, none"),
+        (["--top_k=-5"], "--top_k -5: give 0 or more"),
+        (["--top_p", "2"], "--top_p 2.0: give 1 at most"),
+        (["--epsilon=-0.2"], "--epsilon -0.2: give 0 or more"),
+        (["--max_grad_norm=-1"], "--max_grad_norm -1.0: give 0 or more"),
+        (["--save_steps=-3"], "--save_steps -3.0: give a positive number"),
+        (["--temperature", "1e9"], "--temperature 1000000000.0: give 100 at most"),
+        (["--seed=-1"], "--seed -1: give 0 or more"),
+        (["--steps", "3", "--num_train_epochs", "2"], "two lengths of one run: give one of them"),
+        (["--load_best_model_at_end", "true"], "--load_best_model_at_end: give --eval_every too"),
         (["--reward", "a.py:f,a.py:g"], "--reward a.py:f,a.py:g: give one function"),
     ],
 )
@@ -74,6 +92,7 @@ def test_the_largest_batch_that_so_many_problems_fill(settings, problems, fits, 
         ("steps: [2\nseed: 1\n", "is not YAML (line 2"),
         ("- steps\n", "write one option per line"),
         ("steps: many\n", "invalid int value: 'many'"),
+        ("model: {a: b}\n", "{'a': 'b'}: give its name or folder, as a text"),
         ("method: dleta\n", "unknown method 'dleta'"),
     ],
 )
@@ -83,6 +102,24 @@ def test_settings_file(text, words, form, capsys, tmp_path):
     path.write_text(text)
     given = ["--config", path] if form == "two words" else [f"--config={path}"]
     assert words in refused(capsys, "train", *given)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"steps": "2"}, "steps='2': give a whole number"),
+        ({"steps": 1.5}, "steps=1.5: give a whole number"),
+        ({"learning_rate": "1e-4x"}, "learning_rate='1e-4x': give a number"),
+        ({"output": 3}, "output=3: give a text"),
+        ({"task": [{"question": "1"}]}, "give its name, a file of rows or a data set, as a text"),
+        ({"reward": len}, "give its place, as in 'my.py:function'"),
+        ({"model": object()}, "give its name or folder, as a text"),
+        ({"report": "no"}, "report='no': give True or False"),
+    ],
+)
+def test_values_of_another_type_in_python(settings, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        RunRequest(settings).build()
 
 
 def test_a_row_without_an_answer(capsys, tmp_path):
@@ -134,7 +171,7 @@ def test_resume_without_a_run(capsys, tmp_path):
         ),
         (["--methods", "dapo,delta", "--tuning-seeds", "0"], "--tuning-seeds 0: give a whole number of at least 1"),
         (["--methods", "dapo,delta", "--pass-at", "5"], "held-out problems have 4 samples each; give 1 to as many"),
-        (["--methods", "dapo,delta", "--eval_temperature", "-0.5"], "--eval_temperature -0.5: give 0 (greedy) or more"),
+        (["--methods", "dapo,delta", "--eval_temperature", "-0.5"], "--eval_temperature -0.5: give 0 or more"),
         (["--methods", "dapo,delta", "--method", "dapo"], "--method is not for compare"),
         (["--methods", "dapo,delta", "--resume=true"], "--resume is not for compare"),
         (["--methods", "dapo,delta", "--metho", "dapo"], "--method is not for compare"),

@@ -100,7 +100,7 @@ class FinishTheBatch(TrainerCallback):
 
 @contextmanager
 def finishing_the_batch(trainer: DeltaTrainer) -> Iterator[None]:
-    """Within it a first signal waits for the end of the rollout batch, `GRACE` seconds at most but for Ctrl-C; a second one does not."""
+    """Within it a first signal waits for the end of the rollout batch (but for Ctrl-C, `GRACE` seconds at most); a second does not."""
     if threading.current_thread() is not threading.main_thread():  # others cannot set handlers
         yield
         return
