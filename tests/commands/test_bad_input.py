@@ -23,7 +23,10 @@ def contents(folder):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--task", "phrased-sums?adends=3"], "no setting adends"),
+        (["--task", "phrased-sums?adends=3"], "phrased-sums has no setting 'adends'"),
+        (["--task", "phrased-sums?addends=x"], "addends=x: give a whole number"),
+        (["--task", "p.jsonl?shots=x"], "shots=x: give a whole number, 0 or more"),
+        (["--model", __file__], "is a file, not a model"),
         (["--steps", "0"], "--steps 0: give 1 or more"),
         (["--eval_problems", "-1"], "--eval_problems -1"),
         (["--steps", "many"], "invalid int value: 'many'"),
@@ -60,6 +63,44 @@ def contents(folder):
 def test_options(arguments, words, capsys, tmp_path):
     assert words in refused(capsys, "train", *SMALL, "--output", tmp_path / "run", *arguments)
     assert not (tmp_path / "run" / "run.json").exists()
+
+
+def test_a_push_to_a_hub_that_does_not_answer(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(session, "hub_answers", lambda: False)
+    told = refused(capsys, "train", *SMALL, "--steps", 2, "--push_to_hub", "true", "--output", tmp_path / "run")
+    assert "--push_to_hub: huggingface.co does not answer" in told
+
+
+BROKEN = """
+import torch
+from dataclasses import dataclass
+from delta_rlvr import TokenRule
+
+@dataclass(frozen=True)
+class Rule(TokenRule):
+    def weigh(self, batch):
+        return torch.full((len(batch.row),), WEIGHT)
+
+def reward(completions, **_):
+    return [1.0]
+"""
+
+
+@pytest.mark.parametrize(
+    ("weight", "given", "words"),
+    [
+        ("float('nan')", ["--method", "Rule"], "Rule.weigh gave the weight nan to token 0"),
+        ("-1.0", ["--method", "Rule"], "(tried on a small random batch)"),
+        ("1.0", ["--reward", "reward"], "gave 1 rewards for 2 completions. It was tried with two empty completions"),
+    ],
+)
+def test_code_of_ones_own_is_tried_before_anything_is_loaded(weight, given, words, monkeypatch, capsys, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(BROKEN.replace("WEIGHT", weight))
+    monkeypatch.setattr(session, "load_policy", lambda _: pytest.fail("the model was loaded first"))
+    place = [given[0], f"{file}:{given[1]}", "--show_methods", ""]
+    assert words in refused(capsys, "train", *SMALL, "--steps", 2, *place, "--output", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

@@ -267,7 +267,7 @@ def test_what_is_held_out_elsewhere_is_not_trained_on(tmp_path: Path) -> None:
     ("spec", "message"),
     [
         ("phrased-sum", "there is no task 'phrased-sum'; did you mean 'phrased-sums'?"),
-        ("phrased-sums?adends=3", "phrased-sums has no setting adends; did you mean 'addends'. .it has addends"),
+        ("phrased-sums?adends=3", "phrased-sums has no setting 'adends'; did you mean 'addends'. .it has: addends"),
         ("phrased-sums?addends", "key=value pairs"),
         ("x.jsonl?sots=3", "there is no setting sots; did you mean 'shots'. .rows have schema"),
     ],

@@ -41,9 +41,12 @@ def _look_at_launch(config: str, words: list[str], checks: Checklist) -> ExitCod
 
 def own_options(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """Our options (the config file may be the first word), and the rest: options of `train`, or verl's overrides."""
+    # The file may stand alone anywhere; what follows an option is its value.
     words = list(arguments)
-    if words and not words[0].startswith("-"):
-        words.insert(0, "--config")
+    for place, (before, word) in enumerate(zip(("--no-steps", *words), arguments, strict=False)):
+        if before == "--no-steps" and not word.startswith("-"):
+            words.insert(place, "--config")
+            break
     parser = argparse.ArgumentParser(prog="delta-rlvr doctor", add_help=False, allow_abbrev=False)
     parser.add_argument("--config")
     parser.add_argument("--no-steps", action="store_true")

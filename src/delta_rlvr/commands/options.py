@@ -48,6 +48,8 @@ def read_request(arguments: list[str]) -> RunRequest:
     given, rest = parser.read(words, {})
     from_file, _ = parser.read([], settings)
     if rest:
+        if rest[0].endswith((".yaml", ".yml")):
+            raise ValueError(f"{rest[0]}: a settings file is given as --config {rest[0]}")
         hint = _hint(rest[0], str(given.get("method") or from_file.get("method") or "delta"))
         raise ValueError(f"there is no option {rest[0].partition('=')[0]}; {hint}")
     return RunRequest(given, file, from_file)

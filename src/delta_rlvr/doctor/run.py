@@ -30,7 +30,7 @@ from delta_rlvr.tasks.custom_reward import judged_by
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.training.heldout import heldout_problems
 from delta_rlvr.training.options import TrainOptions
-from delta_rlvr.training.problems import fit_context, training_problems
+from delta_rlvr.training.problems import custom_or_task_reward, fit_context, training_problems
 from delta_rlvr.training.request import RunRequest
 from delta_rlvr.training.session import complete
 from delta_rlvr.words import counted
@@ -104,6 +104,7 @@ def _look_at_data(
         task = get_task(options.task, **judged_by(options.reward))
         complete(config, options, task, lambda text: checks.saw("settings", text))
         problems = training_problems(task, options, config)
+        custom_or_task_reward(options, task, problems)
         heldout = heldout_problems(options, task)
         checks.saw("data", f"{shown_spec(options.task)}: {len(problems)} problems to train on, {len(heldout)} held out")
         if heldout and (rough := few_problems(len(heldout), options.eval_problems)):

@@ -218,12 +218,14 @@ def _load_model(request: EvaluationRequest) -> tuple[Any, Any]:
     import torch
     from transformers.utils import logging
 
-    from delta_rlvr.models.load import check_device, load_policy
+    from delta_rlvr.models.load import check_device, check_dtype, load_policy
 
     logging.disable_progress_bar()  # it would stand between the lines of our own progress
     device = request.device or ("cuda" if torch.cuda.is_available() else "cpu")
     dtype = request.dtype or ("bfloat16" if device.startswith("cuda") else "float32")
     check_device(device)
+    if dtype != "auto":
+        check_dtype(dtype)
     try:
         model, tokenizer = load_policy(request.model, dtype=dtype)
         return model.to(device), tokenizer  # type: ignore[arg-type]

@@ -55,6 +55,10 @@ def check_model_name(name: str) -> None:
             if inner:
                 has = f"did you mean {path / inner}?"
             raise FileNotFoundError(f"model={name!r}: the folder holds no model (no config.json); {has}")
+    elif path.is_file() and not is_gguf(name):
+        raise ValueError(
+            f"model={name!r} is a file, not a model: give the folder of one, a GGUF file, or a name of the hub"
+        )
     elif not path.exists() and _must_be_a_path(name):
         raise FileNotFoundError(f"model={name!r}: there is no such folder or file{near_path(Path(name))}")
     # Names of the hub have an owner: SOMEBODY/smollm2-135m is one, however near it is to ours.
@@ -110,6 +114,15 @@ def check_device(device: str) -> None:
         raise ValueError(f"device={device!r}: there are {torch.cuda.device_count()} GPUs, from cuda:0 on")
     if kind.type == "mps" and not torch.backends.mps.is_available():
         raise ValueError(f"device={device!r}: torch sees no Apple GPU; use device='cpu'")
+
+
+def check_dtype(dtype: str) -> None:
+    """Refuse a name that torch has no floating-point type for."""
+    import torch
+
+    kind = getattr(torch, dtype, None)
+    if not isinstance(kind, torch.dtype) or not kind.is_floating_point:
+        raise ValueError(f"dtype={dtype!r}: there is no such type; give float32, bfloat16 or float16")
 
 
 def is_gguf(name_or_path: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -88,7 +89,9 @@ def no_signal(
     at where it cannot be known."""
     if line.get("signal_groups", 1) > 0:
         return None
-    reward = line.get("reward") or 0.0
+    if line.get("reward", 0.0) is None or math.isnan(line.get("reward", 0.0)):
+        return f"no learning signal: the reward scored no response, it gave None for each ({look})"
+    reward = line.get("reward", 0.0)
     all_cut = line.get("truncated", 0) >= 0.99
     if _constant_and_ungraded(line):
         cause = (

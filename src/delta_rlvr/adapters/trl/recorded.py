@@ -161,9 +161,9 @@ def _step_of(checkpoint: Path) -> int:
 
 def disk_is_full(error: BaseException, folder: Path) -> bool:
     """Whether an error comes from a full disk: torch and safetensors have errors of their own for it."""
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return True
-    if "No space left on device" in str(error):
+    if any(words in str(error) for words in ("No space left on device", "File too large")):
         return True
     saving = any(frame.f_code.co_name in _SAVES for frame, _ in traceback.walk_tb(error.__traceback__))
     return saving and shutil.disk_usage(folder).free < _LITTLE

@@ -23,6 +23,7 @@ _MOST_OPTIONS = 10  # `grade_choice` reads the letters A to J
 
 ROW_FILES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".parquet")
 """Files that hold rows, by how their names end."""
+_DATA_FILES = {".jsonl", ".gz", ".json", ".csv", ".parquet", ".arrow", ".txt", ".zip", ".zst"}
 
 
 def is_row_file(name: str) -> bool:
@@ -115,6 +116,9 @@ def check_is_data_set(name: str) -> None:
     """Refuse at once what the hub would be asked for in vain: a file that holds no rows, a path that is not there."""
     path = Path(name).expanduser()
     if path.is_dir():
+        if not any(one.suffix in _DATA_FILES for one in path.rglob("*")):
+            rows = f"has no {', '.join(ROW_FILES)} file, and is no data set that `datasets` saved"
+            raise FileNotFoundError(f"{name}: the folder {rows}")
         return
     if path.is_file():
         raise ValueError(f"{name} does not hold rows: give a file that ends in {', '.join(ROW_FILES)}")
@@ -243,6 +247,11 @@ def _read_data_set(
             with hub.little_patience():
                 loaded = datasets.load_dataset(source, subset, split=part)
         except Exception as error:  # whatever the hub's libraries raise, the answer for a person is the same
+            if folder.is_dir():
+                first = str(error).partition("\n")[0]
+                raise ValueError(
+                    f"{source}: the folder could not be loaded as a data set ({first}); name one file in it"
+                ) from error
             raise ValueError(
                 f"{source}: the data set could not be loaded from the Hugging Face hub: {hub.reason(error)}"
             ) from error
