@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from delta_rlvr.bounds import check_types
 from delta_rlvr.evaluate.benchmarks import load_benchmark, load_benchmarks
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.local_sampler import LocalSampler
@@ -69,6 +70,7 @@ class EvaluationRequest:
 
 def evaluate(request: EvaluationRequest, progress: Progress | None = None) -> EvaluationResult:
     """Sample, grade, and write the result to `request.target`, with every sample beside it. What is there already is kept."""
+    check_types(type(request), vars(request))
     progress = progress or Progress()
     names = request.benchmarks or (PRESETS[request.preset].benchmarks if request.preset else ())
     if not names:

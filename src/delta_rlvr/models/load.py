@@ -44,6 +44,8 @@ def resolve_model(name_or_path: str) -> str:
 
 def check_model_name(name: str) -> None:
     """Refuse a path that is not there, or a folder without a model, before anything is loaded."""
+    if not isinstance(name, str | os.PathLike):
+        raise ValueError(f"model={name!r:.60}: give its name or folder, as a text")
     path = Path(name).expanduser()
     if name in (DEFAULT_POLICY, SMOLLM2):
         return

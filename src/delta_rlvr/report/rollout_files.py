@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,8 @@ def read_rollouts(
     """The file's rollouts. A line that cannot be used is an error with its number. `reward_key` names the reward where a file has
     several: a key of slime's reward, a column of TRL's table, a key of a line. `prompt_key` and `response_key` are what lines or
     columns of one's own call these."""
+    if not isinstance(path, str | PathLike):
+        raise RolloutFileError(f"rollouts={path!r:.60}: give the path of a file, {FORMATS}")
     source = Path(path)
     if source.is_dir():
         inside = sorted(file.name for file in source.iterdir() if file.is_file())

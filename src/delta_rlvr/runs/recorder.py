@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from delta_rlvr.files import is_number
 from delta_rlvr.models.token_texts import token_texts, vocabulary_texts
 from delta_rlvr.rewards import OVERLONG
 from delta_rlvr.runs.writer import RunWriter
@@ -89,11 +89,12 @@ def no_signal(
     at where it cannot be known."""
     if line.get("signal_groups", 1) > 0:
         return None
-    if line.get("reward", 0.0) is None or math.isnan(line.get("reward", 0.0)):
-        return f"no learning signal: the reward scored no response, it gave None for each ({look})"
-    reward = line.get("reward", 0.0)
+    reward = line.get("reward") or 0.0
     all_cut = line.get("truncated", 0) >= 0.99
-    if _constant_and_ungraded(line):
+    means = _means_of_rewards(line)
+    if means and not any(map(is_number, means)):
+        cause = f"the reward scored no response: it gave None (or NaN) for every one ({look})"
+    elif _constant_and_ungraded(line):
         cause = (
             f"every response got the reward {reward:.4g}: look at your reward function, which does not tell them apart"
         )
@@ -129,8 +130,9 @@ def _in_effect(line: Mapping[str, Any]) -> str | None:
 def came_to_nothing(metrics: Iterable[Mapping[str, Any]], scores: Sequence[float] = ()) -> str | None:
     """Of a whole run: a sentence where it had nothing to learn from, or where the policy collapsed. `scores`: held-out, before and
     after."""
+    metrics = list(metrics)
     lines = [line for line in metrics if None not in (line.get("signal_groups"), line.get("reward"))]
-    if silence := learnt_nothing(lines):
+    if silence := learnt_nothing(metrics):
         return silence
     quarter = len(lines) // 4
     begin, end = lines[:quarter], lines[len(lines) - quarter :]
@@ -152,6 +154,10 @@ def _constant_and_ungraded(line: Mapping[str, Any]) -> bool:
     # Rounding: a mean of n equal float32 numbers, and so their spread, is off by a few times 1.2e-7 of their size.
     if spread is None or spread > 1e-5 * abs(reward):
         return False
-    parts = {name: value for name, value in line.items() if name.startswith("rewards/") and name.endswith("/mean")}
-    parts.pop(f"rewards/{OVERLONG}/mean", None)
-    return any(value not in (0, 1) for value in parts.values())
+    return any(value not in (0, 1) for value in _means_of_rewards(line))
+
+
+def _means_of_rewards(line: Mapping[str, Any]) -> list[Any]:
+    """Of each reward function, but for the overlong penalty."""
+    names = (name for name in line if name.startswith("rewards/") and name.endswith("/mean"))
+    return [line[name] for name in names if name != f"rewards/{OVERLONG}/mean"]

@@ -28,6 +28,7 @@ from delta_rlvr.training.request import RunRequest
 from delta_rlvr.training.tuning import TunedRate, check_rates, tuned_sentence
 from delta_rlvr.words import counted
 
+MOST_SEEDS = 1000
 ENTROPY_STEPS = 10
 """A run's entropy at its end is the mean over so many last steps."""
 
@@ -95,8 +96,8 @@ def compare(
     _check_methods(methods)
     rates = check_rates(learning_rates) if learning_rates else []
     for name, number in (("seeds", seeds), ("tuning_seeds", tuning_seeds)):
-        if number < 1:
-            raise ValueError(f"{name}={number}: give how many seeds, at least 1")
+        if type(number) is not int or not 1 <= number <= MOST_SEEDS:
+            raise ValueError(f"{name}={number}: give how many seeds, at least 1 and {MOST_SEEDS} at most")
     for name in ("method", "resume"):
         if name in request.given:
             raise ValueError(f"`{name}` is not for compare: it runs `methods`, and resumes by itself")

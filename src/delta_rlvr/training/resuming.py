@@ -13,9 +13,11 @@ from typing import Any
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.adapters.trl.recorded import disk_is_full
 from delta_rlvr.adapters.trl.resume import find_checkpoints
+from delta_rlvr.credit import RuleError
 from delta_rlvr.exit_codes import WorkFailed
 from delta_rlvr.runs import RunFolderError, RunWriter, read_run
 from delta_rlvr.runs.layout import CONTENT, MODEL, RUN
+from delta_rlvr.tasks.custom_reward import RewardError
 from delta_rlvr.training.request import NOT_RESTORED, RunRequest, difference_text, differing, option_of
 from delta_rlvr.words import command_line, counted
 
@@ -88,7 +90,10 @@ def how_to_go_on(folder: Path, compared: str = "") -> Iterator[None]:
         raise KeyboardInterrupt(_kept(folder, compared)) from None
     except Exception as error:
         if not disk_is_full(error, folder):
-            error.add_note(_kept(folder, compared))
+            changed = (
+                "; add `accept_changed` once the file is mended" if isinstance(error, RuleError | RewardError) else ""
+            )
+            error.add_note(_kept(folder, compared) + ("" if compared else changed))
             raise
         free = shutil.disk_usage(folder).free // 2**20
         raise WorkFailed(
