@@ -95,7 +95,7 @@ def test_a_loss_that_contradicts_the_method(method, loss_type):
     [
         ({"show_methods": "delta,dleta"}, "did you mean 'delta'"),
         ({"method": 3}, "give a name, a rule or a Method, not int"),
-        ({"store_device_gb": -1.0}, "store_device_gb=-1.0: give a size in GB"),
+        ({"store_device_gb": -1.0}, "store_device_gb=-1.0: give 0 or more"),
     ],
 )
 def test_settings_that_make_no_sense(settings, message):
