@@ -219,7 +219,7 @@ def test_an_interrupt(monkeypatch, capsys):
 
     monkeypatch.setitem(COMMANDS, "train", interrupted)
     assert main(["train"]) == 130
-    assert "what was written is kept" in capsys.readouterr().err
+    assert capsys.readouterr().err == "\ndelta-rlvr train: interrupted\n"
 
 
 def test_a_bug_is_not_taken_for_a_mistake_of_the_users(monkeypatch):

@@ -48,6 +48,12 @@ DELTA_RLVR_TRACEBACK=1 in the environment shows where in the code an error was.
 _HELP = {"-h", "--help"}
 
 
+def _meant(command: str) -> str:
+    if command.startswith("-"):
+        return did_you_mean(command, ("--version", "--help")) or f"; options stand after one, as in: train {command}"
+    return did_you_mean(command, COMMANDS)
+
+
 @lasting_output()
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; its exit code. What a person can put right is one line on standard error."""
@@ -69,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
         return ExitCode.BAD_INPUT
     if command not in COMMANDS:
         print(
-            f"delta-rlvr: there is no command {command!r}{did_you_mean(command, COMMANDS)} (there are: {', '.join(COMMANDS)})",
+            f"delta-rlvr: there is no command {command!r}{_meant(command)} (there are: {', '.join(COMMANDS)})",
             file=sys.stderr,
         )
         return ExitCode.BAD_INPUT
@@ -78,8 +84,8 @@ def main(arguments: list[str] | None = None) -> int:
         with _signals_interrupt(terminated):
             return COMMANDS[command](rest)
     except KeyboardInterrupt as interrupt:
-        kept = as_flags(str(interrupt), _flags(command)) or "what was written is kept"
-        print(f"\ndelta-rlvr {command}: interrupted; {kept}", file=sys.stderr)
+        kept = as_flags(str(interrupt), _flags(command))
+        print(f"\ndelta-rlvr {command}: interrupted{kept and f'; {kept}'}", file=sys.stderr)
         return ExitCode.TERMINATED if terminated else ExitCode.INTERRUPTED
     except ModuleNotFoundError as error:
         install = f'pip install "delta-rlvr[{EXTRAS.get(command, "evaluate")}]"'

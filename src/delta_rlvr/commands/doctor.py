@@ -6,6 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
+from delta_rlvr.commands.parser import CommandParser
 from delta_rlvr.doctor.checklist import Checklist
 from delta_rlvr.exit_codes import ExitCode
 
@@ -47,7 +48,7 @@ def own_options(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
         if before == "--no-steps" and not word.startswith("-"):
             words.insert(place, "--config")
             break
-    parser = argparse.ArgumentParser(prog="delta-rlvr doctor", add_help=False, allow_abbrev=False)
+    parser = CommandParser(prog="delta-rlvr doctor", add_help=False, allow_abbrev=False)
     parser.add_argument("--config")
     parser.add_argument("--no-steps", action="store_true")
     parser.add_argument("--processes", type=int, default=1)

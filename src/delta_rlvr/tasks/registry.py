@@ -108,7 +108,7 @@ def check_task_name(spec: str) -> None:
     name = spec.partition("?")[0]
     if name in BUILT_IN or name.startswith(GENERATOR_PREFIX) or is_row_file(name):
         return
-    if "/" not in name and not Path(name).exists():
+    if "/" not in name and "&" not in name and not Path(name).exists():
         near = did_you_mean(name, BUILT_IN) or near_file(Path(name))
         raise ValueError(
             f"there is no task {name!r}{near} (use one of {', '.join(BUILT_IN)}, reasoning-gym:NAME, "

@@ -131,7 +131,7 @@ def _first_line(error: BaseException) -> str:
 def advised_comparison(method: str, request: RunRequest) -> str:
     """The command that compares the method with another under the same settings."""
     other = method if method != "dapo" else "delta"
-    same = request.without("method", "output", "output_dir", "resume", "seed")
+    same = request.without("method", "output", "output_dir", "resume", "accept_changed", "seed")
     return command_line("delta-rlvr", "compare", "--methods", f"dapo,{other}", "--seeds", 6, *request_words(same))
 
 
@@ -144,4 +144,6 @@ def request_words(request: RunRequest) -> Iterator[str]:
             continue
         values = value if isinstance(value, list | tuple) else [value]
         yield f"--{name}"
-        yield from (json.dumps(one) if isinstance(one, bool | dict) else str(one) for one in values)
+        for one in values:
+            whole = isinstance(one, float) and one.is_integer() and abs(one) < 1e6  # 2 steps, not 2.0
+            yield json.dumps(one) if isinstance(one, bool | dict) else str(int(one) if whole else one)

@@ -122,13 +122,17 @@ def check_is_data_set(name: str) -> None:
         return
     if path.is_file():
         raise ValueError(f"{name} does not hold rows: give a file that ends in {', '.join(ROW_FILES)}")
+    file, mark, setting = name.partition("&")
+    settings = f"; did you mean {f'{file}?{setting}'!r}?" if mark and is_row_file(file) else ""
     if (
         name.startswith((".", "/", "~"))
         or name.count("/") != 1
+        or settings
+        or (path.suffix and path.parent.is_dir() and near_file(path))
         or path.suffix in (".txt", ".tsv", ".xlsx", ".yaml", ".yml")
     ):
         raise FileNotFoundError(
-            f"{name}: there is no such file or folder{near_file(path)} (a data set of the hub is written as OWNER/NAME)"
+            f"{name}: there is no such file or folder{near_file(path)}{settings} (a data set of the hub is written as OWNER/NAME)"
         )
 
 
