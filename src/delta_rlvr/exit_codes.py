@@ -68,9 +68,8 @@ _CANNOT_WRITE = (errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENA
 
 def ending_signals() -> list[int]:
     """The signals that end a command as Ctrl-C does: SIGTERM, and SIGHUP of a terminal that is closed, unless `nohup` keeps it off."""
-    hangup = getattr(signal, "SIGHUP", None)  # Windows has none
-    kept_off = hangup is None or signal.getsignal(hangup) is signal.SIG_IGN
-    return [signal.SIGTERM] if kept_off else [signal.SIGTERM, hangup]
+    hangups: list[int] = [signal.SIGHUP] if hasattr(signal, "SIGHUP") else []  # Windows has none
+    return [signal.SIGTERM, *(one for one in hangups if signal.getsignal(one) is not signal.SIG_IGN)]
 
 
 @contextmanager

@@ -118,7 +118,7 @@ def check_task_name(spec: str) -> None:
 
 
 def _values(written: dict[str, str]) -> dict[str, Any]:
-    values = {key: text if key == "template_text" else guessed(text) for key, text in written.items()}
+    values: dict[str, Any] = {key: text if key == "template_text" else guessed(text) for key, text in written.items()}
     for key in values.keys() & {"shots", "limit", "max_tokens"}:
         if type(values[key]) is not int or not 0 <= values[key] <= MOST:
             raise ValueError(f"{key}={values[key]}: give a whole number, 0 or more")
