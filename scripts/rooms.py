@@ -24,7 +24,7 @@ BEGIN, END = "<!-- rooms: begin -->\n", "<!-- rooms: end -->"
 
 SHARED = (
     *("exit_codes", "specs", "user_code", "hints", "words", "score_units", "weight_words", "terminal"),
-    *("files", "versions", "rewards"),
+    *("files", "lasting", "bounds", "versions", "rewards"),
 )
 """Modules of the library beside its rooms that any of them may import; they import no room."""
 ORDER = (

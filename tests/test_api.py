@@ -6,6 +6,9 @@ import pytest
 from command_line import built, run_info
 from delta_rlvr import api
 from delta_rlvr.cli import main
+from delta_rlvr.evaluate.errors import EvaluationError
+from delta_rlvr.models import load_policy
+from delta_rlvr.tasks import get_task
 from delta_rlvr.training.request import RunRequest
 from rows import write_rows
 
@@ -54,6 +57,32 @@ def test_compare(tmp_path):
     done = api.compare(["dapo", "delta"], seeds=1, output=tmp_path, steps=1, **SMALL)
     assert [row.method for row in done.table.rows] == ["dapo", "delta"]
     assert {path.name for path in tmp_path.iterdir()} >= {"dapo-seed42", "delta-seed42", "report.html"}
+
+
+def test_names_may_be_one_text(trained, tmp_path):
+    assert api.report(str(trained.folder), tmp_path / "page.html").exists()
+    done = api.evaluate("task:phrased-sums", limit=2, k=1, output=str(tmp_path / "score"))
+    assert list(done.document["benchmarks"]) == ["phrased-sums"]
+    with pytest.raises(ValueError, match="methods='dapo;delta': give two or more different names, as in dapo,delta"):
+        api.compare("dapo;delta")
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: api.compare("dapo,delta", seeds=[1, 2]), r"seeds=\[1, 2\]: give how many seeds"),
+        (lambda: api.compare("dapo,delta", seeds=10**8), "seeds=100000000: give how many seeds"),
+        (lambda: api.evaluate("task:phrased-sums", k="2"), "k='2': give a whole number"),
+        (lambda: api.evaluate("task:phrased-sums", limit=2, k=10**8), "these are 200000000 completions; give fewer"),
+        (lambda: api.evaluate("task:phrased-sums", dtype="float33"), "dtype='float33': there is no such type"),
+        (lambda: api.explain("builtin", [1, 2]), r"rollouts=\[1, 2\]: give the path of a file"),
+        (lambda: get_task(3), "3: give a name as a text"),
+        (lambda: load_policy(None), "model=None: give its name or folder"),
+    ],
+)
+def test_values_of_another_kind_are_refused_in_words(call, words):
+    with pytest.raises((ValueError, EvaluationError), match=words):
+        call()
 
 
 def test_a_request_is_changed_by_name(tmp_path):

@@ -53,8 +53,43 @@ def test_what_cannot_be_read_is_named(tmp_path, capsys):
     assert "b.jsonl:1 is not JSON" in capsys.readouterr().err
     (tmp_path / "latin.jsonl").write_bytes('{"completion": "x"}\n{"completion": "Ö"}\n'.encode("latin-1"))
     assert main(["grade", str(tmp_path / "latin.jsonl"), "--answer", "completion"]) == 2
-    assert "latin.jsonl:2 is not UTF-8" in capsys.readouterr().err
+    assert "latin.jsonl, line 2: not UTF-8" in capsys.readouterr().err
     assert main(["grade", str(tmp_path / "missing.jsonl")]) == 2
+
+
+@pytest.mark.parametrize("command", [["grade", "--output"], ["audit", "--without-math-verify", "--html"]])
+def test_only_files_of_its_own_are_written_over(tmp_path, capsys, command):
+    file, mine, ours = written(tmp_path / "answers.jsonl"), tmp_path / "notes.md", tmp_path / "ours"
+    mine.write_text("my notes")
+    before = file.read_bytes()
+    for target in (file, mine):
+        assert main([*command, str(target), str(file)]) == 2
+        assert f"{target} is there already, and is no result of rlvr-graders" in capsys.readouterr().err
+    assert (file.read_bytes(), mine.read_text()) == (before, "my notes")
+    for _ in range(2):
+        assert main([*command, str(ours), str(file)]) == 0
+    capsys.readouterr()
+    assert main([*command, str(tmp_path / "no" / "such" / "folder"), str(file)]) == 2
+    assert capsys.readouterr().err.endswith("folder: No such file or directory\n")
+
+
+def test_a_file_of_verdicts_is_not_its_own_input(tmp_path, capsys):
+    verdicts = tmp_path / "verdicts.jsonl"
+    assert main(["grade", str(written(tmp_path / "a.jsonl")), "--output", str(verdicts)]) == 0
+    before = verdicts.read_bytes()
+    assert main(["grade", str(verdicts), "--completion", "reason", "--answer", "where", "--output", str(verdicts)]) == 2
+    assert verdicts.read_bytes() == before
+
+
+def test_gzip_files_that_are_none_or_break_off_and_a_byte_order_mark(tmp_path, capsys):
+    whole = written(tmp_path / "a.jsonl.gz").read_bytes()
+    for content in (b'{"completion": "x"}', whole[: len(whole) // 2]):
+        (tmp_path / "b.jsonl.gz").write_bytes(content)
+        assert main(["grade", str(tmp_path / "b.jsonl.gz")]) == 2
+        assert "b.jsonl.gz is not a whole gzip file (" in capsys.readouterr().err
+    marked = tmp_path / "marked.jsonl"
+    marked.write_bytes(b"\xef\xbb\xbf" + written(tmp_path / "a.jsonl").read_bytes())
+    assert len(read_answers(marked)) == len(ROWS)
 
 
 def test_grade(tmp_path, capsys):

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from delta_rlvr.words import comma_list
+
 if TYPE_CHECKING:
     from delta_rlvr.evaluate import EvaluationResult
     from delta_rlvr.report.explained import Explained
@@ -13,6 +15,11 @@ if TYPE_CHECKING:
     from delta_rlvr.training.session import TrainedRun
 
 __all__ = ["compare", "evaluate", "explain", "report", "train"]
+
+
+def _listed(names: str | Sequence[str]) -> Sequence[str]:
+    """Names with commas between them are a list, as on the command line."""
+    return comma_list(names) if isinstance(names, str) else names
 
 
 def train(*, verbose: bool = False, **settings: Any) -> TrainedRun:
@@ -30,7 +37,7 @@ def train(*, verbose: bool = False, **settings: Any) -> TrainedRun:
 
 
 def compare(
-    methods: Sequence[str],
+    methods: str | Sequence[str],
     seeds: int = 3,
     output: str | Path = "runs/compare",
     *,
@@ -52,7 +59,7 @@ def compare(
 
     return compare(
         RunRequest(settings),
-        methods,
+        _listed(methods),
         seeds,
         output,
         learning_rates=learning_rates,
@@ -64,7 +71,7 @@ def compare(
 
 
 def evaluate(
-    benchmarks: Sequence[str], model: str = "builtin", *, verbose: bool = False, **settings: Any
+    benchmarks: str | Sequence[str], model: str = "builtin", *, verbose: bool = False, **settings: Any
 ) -> EvaluationResult:
     """Sample a model on benchmarks and grade its answers. Settings are the fields of `EvaluationRequest`; the result is written
     to `output`, too."""
@@ -73,7 +80,7 @@ def evaluate(
     from delta_rlvr.evaluate.evaluation import EvaluationRequest, evaluate
     from delta_rlvr.evaluate.progress import ConsoleProgress
 
-    request = EvaluationRequest(model, benchmarks, **settings)
+    request = EvaluationRequest(model, _listed(benchmarks), **settings)
     return evaluate(request, ConsoleProgress(Console(), request.reward is not None) if verbose else None)
 
 
@@ -86,8 +93,8 @@ def explain(model: str, rollouts: str | Path, **settings: Any) -> Explained:
     return explain(model, rollouts, **settings)
 
 
-def report(runs: Sequence[str | Path], output: str | Path | None = None, **settings: Any) -> Path:
+def report(runs: str | Path | Sequence[str | Path], output: str | Path | None = None, **settings: Any) -> Path:
     """Write one self-contained page about runs and return its path. Settings are those of `delta_rlvr.report.write_report`."""
     from delta_rlvr.report import write_report
 
-    return write_report(runs, output, **settings)
+    return write_report([runs] if isinstance(runs, str | Path) else runs, output, **settings)

@@ -17,8 +17,9 @@ from delta_rlvr import __version__
 from delta_rlvr.commands import EXTRAS, IN_EVIDENCE, TRAIN_LIKE
 from delta_rlvr.commands.flags import as_flags
 from delta_rlvr.commands.parser import CommandParser
-from delta_rlvr.exit_codes import ExitCode, exit_code_of
+from delta_rlvr.exit_codes import ExitCode, ending_signals, exit_code_of, in_words
 from delta_rlvr.hints import did_you_mean
+from delta_rlvr.lasting import lasting_output
 
 USAGE = """usage: delta-rlvr COMMAND [OPTION ...]
 
@@ -48,6 +49,13 @@ Set DELTA_RLVR_TRACEBACK=1 in the environment to get the traceback of an error.
 _HELP = {"-h", "--help"}
 
 
+def _meant(command: str) -> str:
+    if command.startswith("-"):
+        return did_you_mean(command, ("--version", "--help")) or f"; options stand after one, as in: train {command}"
+    return did_you_mean(command, COMMANDS)
+
+
+@lasting_output()
 def main(arguments: list[str] | None = None) -> int:
     """Run a command and return its exit code. An error that the user can fix is one line on standard error."""
     # Tokenizers start a thread for each visible core, also where the process may use only a few of them.
@@ -62,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
     command, rest = given[0], given[1:]
     if command not in COMMANDS:
         known = ", ".join(COMMANDS)
-        problem = f": there is no command {command!r}{did_you_mean(command, COMMANDS)} (there are: {known})"
+        problem = f": there is no command {command!r}{_meant(command)} (there are: {known})"
         if command in IN_EVIDENCE:
             install = "pip install delta-rlvr-evidence (in a checkout: pip install ./evidence)"
             problem = f" {command}: not installed; {install}"
@@ -70,11 +78,11 @@ def main(arguments: list[str] | None = None) -> int:
         return ExitCode.BAD_INPUT
     terminated: list[int] = []
     try:
-        with _sigterm_interrupts(terminated):
+        with _signals_interrupt(terminated):
             return COMMANDS[command](rest)
     except KeyboardInterrupt as interrupt:
-        kept = as_flags(str(interrupt), _flags(command)) or "what was written is kept"
-        print(f"\ndelta-rlvr {command}: interrupted; {kept}", file=sys.stderr)
+        kept = as_flags(str(interrupt), _flags(command))
+        print(f"\ndelta-rlvr {command}: interrupted{kept and f'; {kept}'}", file=sys.stderr)
         return ExitCode.TERMINATED if terminated else ExitCode.INTERRUPTED
     except ModuleNotFoundError as error:
         install = f'pip install "delta-rlvr[{EXTRAS.get(command, "evaluate")}]"'
@@ -85,28 +93,29 @@ def main(arguments: list[str] | None = None) -> int:
         if code is None or os.environ.get("DELTA_RLVR_TRACEBACK"):
             raise
         # The last note was added nearest to the command.
-        message = "; ".join([str(error), *getattr(error, "__notes__", [])[-1:]])
+        message = "; ".join([in_words(error), *getattr(error, "__notes__", [])[-1:]])
         print(f"delta-rlvr {command}: {as_flags(message, _flags(command))}", file=sys.stderr)
         return code
 
 
 @contextmanager
-def _sigterm_interrupts(received: list[int]) -> Iterator[None]:
-    """Let SIGTERM (sent by `timeout`, Slurm and Kubernetes) end a command as Ctrl-C does, and note it in `received`."""
+def _signals_interrupt(received: list[int]) -> Iterator[None]:
+    """Let SIGTERM (sent by `timeout`, Slurm and Kubernetes) and SIGHUP end a command as Ctrl-C does, and note them in `received`."""
 
     def interrupt(number: int, _: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it may come twice: to the process and to its group
+        signal.signal(number, signal.SIG_IGN)  # it may come twice: to the process and to its group
         received.append(number)
         raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():  # only the main thread can set handlers
         yield
         return
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in ending_signals()}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _flags(command: str) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
@@ -48,6 +50,28 @@ def exit_code_of(error: Exception) -> ExitCode | None:
 _ABOUT_A_PATH = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
+def in_words(error: BaseException) -> str:
+    """What an error says to a person. The system's own are a number and a few words."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    if error.filename is None:
+        return error.strerror
+    if error.errno in (errno.EEXIST, errno.ENOTDIR):
+        return f"{error.filename}: a file is where a folder should be; give another `output`"
+    if error.errno in _CANNOT_WRITE:
+        return f"cannot write to {error.filename} ({error.strerror}): give another `output`"
+    return f"{error.filename}: {error.strerror}"
+
+
+_CANNOT_WRITE = (errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENAMETOOLONG)
+
+
+def ending_signals() -> list[int]:
+    """The signals that end a command as Ctrl-C does: SIGTERM, and SIGHUP of a terminal that is closed, unless `nohup` keeps it off."""
+    hangups: list[int] = [signal.SIGHUP] if hasattr(signal, "SIGHUP") else []  # Windows has none
+    return [signal.SIGTERM, *(one for one in hangups if signal.getsignal(one) is not signal.SIG_IGN)]
+
+
 @contextmanager
 def at_work() -> Iterator[None]:
     """Turn errors that mean bad input elsewhere into `WorkFailed`: inside, the input has been accepted."""
@@ -55,7 +79,7 @@ def at_work() -> Iterator[None]:
         yield
     except Exception as error:
         if exit_code_of(error) is ExitCode.BAD_INPUT:
-            failed = WorkFailed(str(error))
+            failed = WorkFailed(in_words(error))
             for note in getattr(error, "__notes__", ()):
                 failed.add_note(note)
             raise failed from error

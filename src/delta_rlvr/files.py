@@ -8,7 +8,7 @@ import math
 import os
 import platform
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -41,14 +41,27 @@ def atomic(path: Path) -> Iterator[BinaryIO]:
     """Write to a draft beside `path` and move it into place: a reader gets the old file or the new one, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+    with naming(path):
+        try:
+            with draft.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        finally:
+            with suppress(OSError):
+                draft.unlink()
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """An error of the system within it names this file: not none, nor a draft of it."""
     try:
-        with draft.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+        yield
+    except OSError as error:
+        if error.errno is not None:
+            error.filename = str(path)
+        raise
 
 
 def write_text(path: Path, text: str) -> None:
@@ -80,20 +93,48 @@ def hold(file: IO[Any], refusal: str) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise InUse(refusal) from None
+        except OSError:  # a file system without locks
+            return
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Lock a folder against other processes."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("a+", encoding="utf-8") as file:
-        file.seek(0)
-        owner = file.read().strip() or "another process"
-        hold(file, f"{folder} is in use by {owner}: wait until it ends, or give another `output`")
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {platform.node()}, since {now()}\n")
-        file.flush()
-        yield
+    """Lock a folder against other processes. It is made where it is missing, and removed again if it stays empty."""
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    path = folder / ".lock"
+    try:
+        with _held(path) as file:
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {platform.node()}, since {now()}\n")
+            file.flush()
+            try:
+                yield
+            finally:
+                with suppress(OSError):
+                    path.unlink()
+    finally:
+        with suppress(OSError):
+            for one in made:
+                one.rmdir()
+
+
+def _held(path: Path) -> IO[str]:
+    """Return the locked file; again from the start if its owner deleted it meanwhile."""
+    while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+", encoding="utf-8")
+        try:
+            file.seek(0)
+            owner = file.read().strip() or "another process"
+            hold(file, f"{path.parent} is in use by {owner}: wait until it ends, or give another `output`")
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            file.close()
+            raise
+        file.close()
 
 
 def dump(value: Any, *, indent: int | None = None) -> str:

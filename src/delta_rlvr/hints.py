@@ -12,7 +12,8 @@ from delta_rlvr.words import counted
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return "; did you mean ...?", or "" where no known name is close."""
-    close = difflib.get_close_matches(name, list(known), n=1)
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=1) or difflib.get_close_matches(name.lower(), known, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

@@ -13,6 +13,8 @@ from delta_rlvr.hints import did_you_mean
 
 def split_spec(spec: str) -> tuple[str, dict[str, str]]:
     """Return the name and its settings as text."""
+    if not isinstance(spec, str):
+        raise ValueError(f"{spec!r:.60}: give a name as a text, as in 'phrased-sums' or 'delta?refinements=0'")
     name, _, query = spec.partition("?")
     if not query:
         return name, {}

@@ -58,6 +58,14 @@ def check_rule(rule: TokenRule, *, batches: int = 3, seed: int = 0) -> list[str]
     return [*checked, "mean one"] if rule.mean_one else checked
 
 
+def try_rule(rule: TokenRule) -> None:
+    """Weigh one small random batch, for a start: what a rule always does wrong shows before anything is sampled."""
+    try:
+        _weights(rule, random_batch(0), "a small random batch")
+    except RuleBroken as error:
+        raise RuleError(f"{error.__cause__} (tried on a small random batch)") from error
+
+
 def spread_of_weights(rule: TokenRule, *, batches: int = 3, seed: int = 0) -> tuple[float, float]:
     """Return the mean and standard deviation of the weights of tokens with an advantage, on the batches of `check_rule`."""
     kept: list[float] = []

@@ -42,6 +42,8 @@ def module_at(where: str) -> ModuleType:
             raise PlaceError(
                 f"{where}: there is no such module ({error}); a file is written as {where}.py:NAME"
             ) from error
+        except SystemExit as error:
+            raise PlaceError(f"{where} {failed_with(None, error)}") from error
     path = _file_at(where)
     return _load_file(path, path.stat().st_mtime_ns)
 
@@ -53,7 +55,8 @@ def failed_with(thing: Any, error: BaseException) -> str:
         file = inspect.getsourcefile(thing)
     frames = traceback.extract_tb(error.__traceback__)
     frame = next((frame for frame in reversed(frames) if frame.filename == file), frames[-1])
-    return f"failed with {type(error).__name__}: {error} ({frame.filename}, line {frame.lineno})"
+    did = "called sys.exit" if isinstance(error, SystemExit) else f"failed with {type(error).__name__}: {error}"
+    return f"{did} ({frame.filename}, line {frame.lineno})"
 
 
 def check_place(spec: str) -> None:
@@ -101,7 +104,7 @@ def _load_file(path: Path, _changed: int) -> ModuleType:
     try:
         # The spec's loader could run an outdated file of __pycache__ after two edits in one second.
         exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         frames = traceback.extract_tb(error.__traceback__)
         line = next((f" (line {one.lineno})" for one in reversed(frames) if one.filename == str(path)), "")

@@ -24,7 +24,16 @@ def contents(folder):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--task", "phrased-sums?adends=3"], "no setting adends"),
+        (["--task", "phrased-sums?adends=3"], "phrased-sums has no setting 'adends'"),
+        (["--task", "phrased-sums?addends=x"], "addends=x: give a whole number"),
+        (["--task", "p.jsonl?shots=x"], "shots=x: give a whole number, 0 or more"),
+        (["--model", __file__], "is a file, not a model"),
+        (["settings.yaml"], "settings.yaml: a settings file is given as --config settings.yaml"),
+        (["--seed", "1", "2"], "'2' belongs to no option"),
+        (["--batch_size", "8"], "did you mean --per_device_train_batch_size?"),
+        (["--epochs", "1"], "did you mean --num_train_epochs?"),
+        (["--method", "GRPO"], "unknown method 'GRPO'; did you mean 'grpo'? (`delta-rlvr methods` lists them)"),
+        (["--method", "dapo,delta"], "delta-rlvr compare --methods dapo,delta"),
         (["--steps", "0"], "--steps 0: give 1 or more"),
         (["--eval_problems", "-1"], "--eval_problems -1"),
         (["--steps", "many"], "invalid int value: 'many'"),
@@ -37,6 +46,23 @@ def contents(folder):
         (["--temperature", "0"], "--temperature 0.0: training samples its responses; give a positive number"),
         (["--learning_rate=-1e-4"], "--learning_rate -0.0001: give 0 or more"),
         (["--method", "oracle"], "needs labels of the decisive tokens, which TRL does not give"),
+        (["--steps_per_generation", "0"], "--steps_per_generation 0: give 1 or more"),
+        (["--gradient_accumulation_steps", "0"], "--gradient_accumulation_steps 0: give 1 or more"),
+        (["--num_iterations", "0"], "--num_iterations 0: give 1 or more"),
+        (["--per_device_train_batch_size", "0"], "--per_device_train_batch_size 0: give 1 or more"),
+        (["--max_completion_length", "0"], "--max_completion_length 0: give 1 or more"),
+        (["--steps", "99999999999"], "--steps 99999999999: give 1000000 at most"),
+        (["--train_problems", "100000000"], "--train_problems 100000000: give 1000000 at most"),
+        (["--scale_rewards", "foo"], "--scale_rewards foo: choose one of group, batch, none"),
+        (["--top_k=-5"], "--top_k -5: give 0 or more"),
+        (["--top_p", "2"], "--top_p 2.0: give 1 at most"),
+        (["--epsilon=-0.2"], "--epsilon -0.2: give 0 or more"),
+        (["--max_grad_norm=-1"], "--max_grad_norm -1.0: give 0 or more"),
+        (["--save_steps=-3"], "--save_steps -3.0: give a positive number"),
+        (["--temperature", "1e9"], "--temperature 1000000000.0: give 100 at most"),
+        (["--seed=-1"], "--seed -1: give 0 or more"),
+        (["--steps", "3", "--num_train_epochs", "2"], "two lengths of one run: give one of them"),
+        (["--load_best_model_at_end", "true"], "--load_best_model_at_end: give --eval_every too"),
         (["--reward", "a.py:f,a.py:g"], "--reward a.py:f,a.py:g: give one function"),
         (["--max_completion_length", "512"], "--max_completion_length 512: the longest prompt has"),
     ],
@@ -44,6 +70,44 @@ def contents(folder):
 def test_options(arguments, words, capsys, tmp_path):
     assert words in refused(capsys, "train", *SMALL, "--output", tmp_path / "run", *arguments)
     assert not (tmp_path / "run" / "run.json").exists()
+
+
+def test_a_push_to_a_hub_that_does_not_answer(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(session, "hub_answers", lambda: False)
+    told = refused(capsys, "train", *SMALL, "--steps", 2, "--push_to_hub", "true", "--output", tmp_path / "run")
+    assert "--push_to_hub: huggingface.co does not answer" in told
+
+
+BROKEN = """
+import torch
+from dataclasses import dataclass
+from delta_rlvr import TokenRule
+
+@dataclass(frozen=True)
+class Rule(TokenRule):
+    def weigh(self, batch):
+        return torch.full((len(batch.row),), WEIGHT)
+
+def reward(completions, **_):
+    return [1.0]
+"""
+
+
+@pytest.mark.parametrize(
+    ("weight", "given", "words"),
+    [
+        ("float('nan')", ["--method", "Rule"], "Rule.weigh gave the weight nan to token 0"),
+        ("-1.0", ["--method", "Rule"], "(tried on a small random batch)"),
+        ("1.0", ["--reward", "reward"], "gave 1 rewards for 2 completions. It was tried with two empty completions"),
+    ],
+)
+def test_code_of_ones_own_is_tried_before_anything_is_loaded(weight, given, words, monkeypatch, capsys, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(BROKEN.replace("WEIGHT", weight))
+    monkeypatch.setattr(session, "load_policy", lambda _: pytest.fail("the model was loaded first"))
+    place = [given[0], f"{file}:{given[1]}", "--show_methods", ""]
+    assert words in refused(capsys, "train", *SMALL, "--steps", 2, *place, "--output", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
@@ -75,7 +139,8 @@ def test_the_largest_batch_that_so_many_problems_fill(settings, problems, fits, 
         ("steps: 2\nlearning_rat: 1e-5\n", "there is no option 'learning_rat'; did you mean --learning_rate?"),
         ("steps: [2\nseed: 1\n", "is not YAML (line 2"),
         ("- steps\n", "write one option per line"),
-        ("steps: many\n", "invalid int value: 'many'"),
+        ("steps: many\n", "settings.yaml: argument --steps: invalid int value: 'many'"),
+        ("model: {a: b}\n", "{'a': 'b'}: give its name or folder, as a text"),
         ("method: dleta\n", "unknown method 'dleta'"),
     ],
 )
@@ -85,6 +150,24 @@ def test_settings_file(text, words, form, capsys, tmp_path):
     path.write_text(text)
     given = ["--config", path] if form == "two words" else [f"--config={path}"]
     assert words in refused(capsys, "train", *given)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"steps": "2"}, "steps='2': give a whole number"),
+        ({"steps": 1.5}, "steps=1.5: give a whole number"),
+        ({"learning_rate": "1e-4x"}, "learning_rate='1e-4x': give a number"),
+        ({"output": 3}, "output=3: give a text"),
+        ({"task": [{"question": "1"}]}, "give its name, a file of rows or a data set, as a text"),
+        ({"reward": len}, "give its place, as in 'my.py:function'"),
+        ({"model": object()}, "give its name or folder, as a text"),
+        ({"report": "no"}, "report='no': give True or False"),
+    ],
+)
+def test_values_of_another_type_in_python(settings, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        RunRequest(settings).build()
 
 
 def test_a_row_without_an_answer(capsys, tmp_path):
@@ -155,7 +238,7 @@ def test_a_folder_of_runs_in_the_place_of_a_run(capsys, tmp_path, command):
         ),
         (["--methods", "dapo,delta", "--tuning-seeds", "0"], "--tuning-seeds 0: give a whole number of at least 1"),
         (["--methods", "dapo,delta", "--pass-at", "5"], "each held-out problem has 4 samples; give 1 to 4"),
-        (["--methods", "dapo,delta", "--eval_temperature", "-0.5"], "--eval_temperature -0.5: give 0 (greedy) or more"),
+        (["--methods", "dapo,delta", "--eval_temperature", "-0.5"], "--eval_temperature -0.5: give 0 or more"),
         (["--methods", "dapo,delta", "--method", "dapo"], "--method is not for compare"),
         (["--methods", "dapo,delta", "--resume=true"], "--resume is not for compare"),
         (["--methods", "dapo,delta", "--metho", "dapo"], "--method is not for compare"),

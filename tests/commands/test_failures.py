@@ -15,6 +15,7 @@ from command_line import SMALL, assert_same_run, metrics, run_info
 from delta_rlvr import cli
 from delta_rlvr.adapters.trl.recorded import disk_is_full
 from delta_rlvr.cli import main
+from delta_rlvr.files import locked
 from delta_rlvr.training.resuming import saying_how_to_resume
 
 SAVED = [*SMALL, "--steps", "6", "--save_steps", "2", "--eval_problems", "0"]
@@ -85,7 +86,9 @@ def test_a_rule_that_fails_late_leaves_a_checkpoint_that_its_mended_file_goes_on
     except AssertionError as error:  # a bug in somebody's rule shows its traceback, and this below it
         code, told = 1, "".join(error.__notes__)
     assert code == 1
-    assert f"checkpoint-4 is kept; resume with: delta-rlvr train --output {folder} --resume" in told
+    assert (
+        f"checkpoint-4 is kept; resume with: delta-rlvr train --output {folder} --resume; add --accept_changed" in told
+    )
     rule.write_text(text)
     again = ["train", "--output", str(folder), "--resume", "--report", "false"]
     assert main(again) == 2
@@ -124,8 +127,8 @@ def terminate_the_group(process):
 @pytest.mark.parametrize(
     ("send", "code"),
     [
-        (subprocess.Popen.terminate, 143),
         (terminate_the_group, 143),
+        (lambda process: process.send_signal(signal.SIGHUP), 143),
         (lambda process: os.killpg(process.pid, signal.SIGINT), 130),
     ],
 )
@@ -176,11 +179,116 @@ def test_a_second_signal_does_not_wait(tmp_path):
     assert run_info(folder)["status"] == "interrupted"
 
 
+STOPS = """
+import time
+from pathlib import Path
+
+def reward(completions, trainer_state=None, **_):
+    if Path({path!r}).exists() and trainer_state and trainer_state.global_step >= 4:
+        time.sleep(600)
+    return [float(len(one) % 2) for one in completions]
+"""
+
+
+def test_a_signal_within_a_long_batch_saves_the_end_of_the_one_before_it(tmp_path):
+    """Neither is there a checkpoint yet, nor time for the batch at work; nothing is lost."""
+    reward, marker = tmp_path / "stops.py", tmp_path / "slow"
+    reward.write_text(STOPS.format(path=str(marker)))
+    marker.touch()
+    words = ["train", *SMALL, "--steps", "8", "--save_steps", "100", "--rollouts_every", "1"]
+    words += ["--reward", f"{reward}:reward"]
+
+    def twice(process):
+        for _ in range(2):
+            time.sleep(2)
+            process.send_signal(signal.SIGINT)
+
+    told, ended = interrupted(tmp_path / "run", words, twice, steps=4)
+    assert ended == 130, told
+    assert "checkpoint-4 is kept; go on with" in told
+    marker.unlink()
+    assert main(["train", "--output", str(tmp_path / "run"), "--resume"]) == 0
+    assert main([*words, "--output", str(tmp_path / "whole")]) == 0
+    assert_same_run(tmp_path / "whole", tmp_path / "run")
+
+
+def test_a_second_run_in_a_folder_at_work_is_refused(tmp_path, capsys):
+    folder, reward = tmp_path / "run", tmp_path / "stops.py"
+    reward.write_text(STOPS.format(path=str(reward)))
+    given = ["train", *SMALL, "--steps", "8", "--save_steps", "2", "--reward", f"{reward}:reward"]
+
+    def second(process):
+        for again in ([], ["--resume"]):
+            assert main([*given, "--output", str(folder), *again]) == 2
+            assert f"{folder} is in use by process {process.pid} on " in capsys.readouterr().err
+        assert main(["doctor", *given[1:], "--no-steps", "--output", str(folder)]) == 2
+        process.kill()
+
+    interrupted(folder, given, second, steps=4)
+    with locked(tmp_path / "all"):
+        methods = ["--methods", "dapo,delta", "--output", str(tmp_path / "all"), "--eval_problems", "2"]
+        assert main(["compare", *SMALL, "--steps", "2", *methods]) == 2
+    assert f"all is in use by process {os.getpid()} on" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["model", "report.html", "log.txt", "checkpoint-1"])
+def test_a_folder_with_files_that_a_run_would_write_is_refused(tmp_path, capsys, name):
+    (tmp_path / name).mkdir()
+    assert main(["train", *SMALL, "--steps", "2", "--output", str(tmp_path)]) == 2
+    assert f"is no run's folder and holds {name}, where a run would write" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+EXITS = """
+import sys
+from dataclasses import dataclass
+from delta_rlvr import TokenRule
+
+@dataclass(frozen=True)
+class Rule(TokenRule):
+    def weigh(self, batch):
+        sys.exit(0)
+
+def reward(completions, **_):
+    sys.exit(0)
+"""
+
+
+@pytest.mark.parametrize("command", ["train", "doctor", "compare", "evaluate"])
+@pytest.mark.parametrize("which", ["reward", "Rule"])
+def test_code_that_calls_sys_exit_is_a_failure(tmp_path, capsys, command, which):
+    file = tmp_path / "exits.py"
+    file.write_text(EXITS)
+    option = "--reward" if which == "reward" else "--method"
+    words = [command, *SMALL, "--steps", "2", option, f"{file}:{which}", "--output", str(tmp_path / "run")]
+    if command == "compare":
+        words = [*words, "--methods", "dapo,delta", "--eval_problems", "2"]
+    if command == "evaluate":
+        words = [command, "--benchmarks", "task:phrased-sums", "--limit", "2", *words[-4:]]
+    if which == "Rule" and command in ("compare", "evaluate"):
+        pytest.skip("it takes no such option")
+    assert main(words) in (1, 2)
+    told = capsys.readouterr()
+    assert f"called sys.exit ({file}, line {9 if which == 'Rule' else 12})" in " ".join((told.out + told.err).split())
+
+
+def test_a_reader_that_goes_away_does_not_end_a_run(tmp_path):
+    """`train ... | head -1`"""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "delta_rlvr.cli", "train", *SMALL, "--steps", "4", "--output", str(tmp_path / "run")],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+    )
+    process.stdout.close()
+    assert process.wait(timeout=120) == 0
+    assert run_info(tmp_path / "run")["status"] == "finished"
+
+
 def test_the_handler_of_sigterm_is_given_back(monkeypatch, capsys):
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setitem(cli.COMMANDS, "methods", lambda _: os.kill(os.getpid(), signal.SIGTERM))
     assert main(["methods"]) == 143
-    assert "interrupted; what was written is kept" in capsys.readouterr().err
+    assert "delta-rlvr methods: interrupted\n" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) == before
 
 

@@ -14,7 +14,6 @@ from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.runner import score_samples
 from delta_rlvr.evaluate.sample_file import read_samples
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey, sample_seed
-from delta_rlvr.tasks.custom_reward import RewardError
 from delta_rlvr.tasks.problem import Problem
 from evaluation_support import MODEL, digit_grade, evaluate_tiny, evaluated, sums
 
@@ -181,14 +180,6 @@ def test_a_grader_that_cannot_work_is_found_before_sampling():
     with pytest.raises(EvaluationError, match=r"'math' of q0 does not work here.*bubblewrap"):
         evaluated(sampler, SETTINGS, grade=absent)
     assert sampler.asked == []
-
-
-def test_a_reward_that_fails_on_an_empty_completion_is_named_as_such():
-    def last_word(problem, completion):
-        raise RewardError("--reward my.py:last_word failed with IndexError: list index out of range")
-
-    with pytest.raises(EvaluationError, match=r"^--reward my.py:last_word failed .*tried with an empty completion"):
-        evaluated(Scripted(), SETTINGS, grade=last_word)
 
 
 def test_completions_that_wait_for_their_grade_survive_an_interrupt(tmp_path):

@@ -65,6 +65,17 @@ def test_other_settings_are_refused_by_name(tmp_path):
     assert path.read_bytes() == before
 
 
+def test_a_header_alone_binds_nobody(tmp_path):
+    """An evaluation that was refused before its first sample."""
+    path, other = tmp_path / "samples.jsonl", {"model": {"name": "another"}}
+    for identity in (IDENTITY, other, other):
+        with SampleFile(path, identity) as file:
+            assert not file.samples
+    _write(path, _sample())
+    with pytest.raises(EvaluationError, match="is now 'another'"):
+        SampleFile(path, other)
+
+
 def test_two_writers_are_kept_apart(tmp_path):
     path = tmp_path / "samples.jsonl"
     with SampleFile(path, IDENTITY), pytest.raises(InUse, match="another evaluation"):

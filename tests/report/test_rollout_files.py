@@ -137,7 +137,7 @@ def test_labels_that_the_file_does_not_have(tokenizer, tmp_path):
 def test_a_torn_gzip_is_refused(tmp_path):
     path = tmp_path / "step_000001.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"prompt": "p", "response": "r", "reward": 1}\n')[:-9])
-    with pytest.raises(RolloutFileError, match="not a complete gzip file"):
+    with pytest.raises(ValueError, match="not a whole gzip file"):
         read_rollouts(path)
 
 

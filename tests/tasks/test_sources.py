@@ -261,11 +261,32 @@ def test_what_is_held_out_elsewhere_is_not_trained_on(tmp_path: Path) -> None:
     assert {p.meta["question"] for p in task.problems("train", None)} == {f"What is {n}+1?" for n in range(190)}
 
 
+def test_files_and_folders_that_hold_no_rows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(FileNotFoundError, match=r"out: the folder has no .jsonl, .* file"):
+        get_task("out")
+    (tmp_path / "out" / "p.jsonl").write_text('{"question": "1", "answer": "1"}\n')
+    for spec, meant in (
+        ("out/p.jsnl", "out/p.jsonl"),
+        ("out/p.jsonl&shots=1", r"out/p.jsonl\?shots=1"),
+        ("p.jsonl&x=1", r"p.jsonl\?x=1"),
+    ):
+        with pytest.raises(FileNotFoundError, match=f"did you mean '{meant}'"):
+            get_task(spec)
+    for place, content in (("torn", gzip.compress(b"x" * 99)[:20]), ("plain", b"{}")):
+        (tmp_path / f"{place}.jsonl.gz").write_bytes(content)
+        with pytest.raises(ValueError, match=f"{place}.jsonl.gz is not a whole gzip file"):
+            get_task(f"{place}.jsonl.gz")
+    (tmp_path / "marked.jsonl").write_bytes(b"\xef\xbb\xbf" + b'{"question": "1", "answer": "1"}\n' * 20)
+    assert load_problems("marked.jsonl", limit=1)[0].answer == "1"
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
         ("phrased-sum", "there is no task 'phrased-sum'; did you mean 'phrased-sums'?"),
-        ("phrased-sums?adends=3", "phrased-sums has no setting adends; did you mean 'addends'. .it has addends"),
+        ("phrased-sums?adends=3", "phrased-sums has no setting 'adends'; did you mean 'addends'. .it has: addends"),
         ("phrased-sums?addends", "key=value pairs"),
         ("x.jsonl?sots=3", "there is no setting sots; did you mean 'shots'. .rows have schema"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from urllib.parse import parse_qs
 
 from .extract import EXTRACTORS
 from .functions import completion_text
+from .lines import numbered_lines
 
 # As TRL, verl's dumps, delta-rlvr's runs and data sets name them; the first that a file has counts.
 COMPLETIONS = ("completion", "completions", "response", "output", "solution_str", "prediction")
@@ -77,18 +77,14 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
             raise FileError(f"{path}: reading Parquet needs pyarrow: pip install pyarrow") from error
         yield from parquet.read_table(path).to_pylist()
         return
-    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                row = json.loads(line.decode()) if line.strip() else None
-            except UnicodeDecodeError as error:
-                raise FileError(f"{path}:{number} is not UTF-8 ({error.reason}): save the file as UTF-8") from error
-            except ValueError as error:
-                raise FileError(f"{path}:{number} is not JSON: {error}") from error
-            if isinstance(row, dict):
-                yield row
-            elif row is not None:
-                raise FileError(f"{path}:{number} is not an object with a completion and an answer")
+    for number, text in numbered_lines(path):
+        try:
+            row = json.loads(text)
+        except ValueError as error:
+            raise FileError(f"{path}:{number} is not JSON: {error}") from error
+        if not isinstance(row, dict):
+            raise FileError(f"{path}:{number} is not an object with a completion and an answer")
+        yield row
 
 
 def _answer(row: Mapping[str, Any], where: str, completion: str | None, answer: str | None) -> Answer:

@@ -31,6 +31,8 @@ GRADERS: dict[str, Any] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
+        if options.target is not None:
+            _check_target(options.target, Path(options.file))
         rows = read_answers(options.file, options.completion, options.answer)
         return int(options.run(rows, options))
     except BrokenPipeError:  # `| head` has seen enough
@@ -39,6 +41,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (FileError, ValueError, TypeError) as error:
         print(f"rlvr-graders: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        print(f"rlvr-graders: {error.filename or options.target}: {error.strerror}", file=sys.stderr)
+        return 2
+
+
+_OURS = (b'{"where": ', b"<title>What a grader costs ")
+"""What our files of verdicts and our pages have near their beginning."""
+
+
+def _check_target(path: Path, source: Path) -> None:
+    """Refuse to write over a file that is read, or is not ours."""
+    if not path.is_file() or not path.stat().st_size:
+        return
+    with path.open("rb") as file:
+        begun = file.read(4096)
+    if path.resolve() == source.resolve() or not any(mark in begun for mark in _OURS):
+        raise FileError(f"{path} is there already, and is no result of rlvr-graders: name another file")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -48,10 +67,12 @@ def _parser() -> argparse.ArgumentParser:
     grade = commands.add_parser("grade", help="a verdict with its reason for each line of a file")
     grade.set_defaults(run=_grade)
     grade.add_argument("--grader", choices=[*GRADERS, "code"], default="math")
-    grade.add_argument("--output", type=Path, help="where the verdicts go, as JSON Lines; standard output without it")
+    grade.add_argument(
+        "--output", dest="target", type=Path, help="where the verdicts go, as JSON Lines (default: shown)"
+    )
     audit = commands.add_parser("audit", help="where ours, math-verify and exact match disagree about a run's rollouts")
     audit.set_defaults(run=_audit)
-    audit.add_argument("--html", type=Path, help="also write a page with the responses")
+    audit.add_argument("--html", dest="target", type=Path, help="also write a page with the responses")
     audit.add_argument("--without-math-verify", action="store_true", help="leave it out: it takes most of the time")
     for command in (grade, audit):
         command.add_argument("file", help="JSON Lines, also gzipped, Parquet, or a run's folder")
@@ -68,11 +89,11 @@ def _parser() -> argparse.ArgumentParser:
 
 def _grade(rows: list[Answer], options: argparse.Namespace) -> int:
     verdicts = _verdicts(rows, options.grader, options.extract)
-    out = options.output.open("w") if options.output else sys.stdout
+    out = options.target.open("w") if options.target else sys.stdout
     for row, verdict in zip(rows, verdicts, strict=True):
         line = {"where": row.where, "score": verdict.score, "reason": verdict.reason, "failed": verdict.failed}
         print(json.dumps({**line, "answer": verdict.answer}), file=out)
-    if options.output:
+    if options.target:
         out.close()
     right = sum(verdict.score == 1.0 for verdict in verdicts)
     print(f"{right} of {len(verdicts)} right", file=sys.stderr)
@@ -111,9 +132,9 @@ def _audit(rows: list[Answer], options: argparse.Namespace) -> int:
         raise ValueError(f"{options.file}: {trouble}: nothing can be judged. Give the fitting --extract")
     result = audit(rows, extract, with_math_verify, lambda line: print(line, file=sys.stderr))
     print(*filter(None, [trouble, text(result)]), sep="\n\n")
-    if options.html:
-        options.html.write_text(page(result, f"How graders disagree on {Path(options.file).name}", trouble))
-        print(f"\nwritten: {options.html}")
+    if options.target:
+        options.target.write_text(page(result, f"How graders disagree on {Path(options.file).name}", trouble))
+        print(f"\nwritten: {options.target}")
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from typing import Any
 
@@ -11,6 +10,7 @@ from rich.prompt import Confirm
 from rich.table import Table
 
 from delta_rlvr.commands.options import as_flags, read_request
+from delta_rlvr.commands.parser import CommandParser
 from delta_rlvr.evaluate.seeds import SeedTable, mean_text, p_text
 from delta_rlvr.terminal import say
 from delta_rlvr.training.compare import ComparedRuns, compare
@@ -18,9 +18,9 @@ from delta_rlvr.training.plan import Plan
 from delta_rlvr.words import comma_list, command_line
 
 
-def own_options() -> argparse.ArgumentParser:
+def own_options() -> CommandParser:
     """Return the parser of the options that `train` does not have."""
-    parser = argparse.ArgumentParser(prog="delta-rlvr compare", add_help=False, allow_abbrev=False)
+    parser = CommandParser(prog="delta-rlvr compare", add_help=False, allow_abbrev=False)
     parser.add_argument("--methods", required=True)
     parser.add_argument("--seeds", default="3")
     parser.add_argument("--output", default="runs/compare")

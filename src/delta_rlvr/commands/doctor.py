@@ -6,6 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
+from delta_rlvr.commands.parser import CommandParser
 from delta_rlvr.doctor.checklist import Checklist
 from delta_rlvr.exit_codes import ExitCode
 
@@ -40,11 +41,14 @@ def _look_at_launch(config: str, words: list[str], checks: Checklist) -> ExitCod
 
 
 def own_options(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Split the words into options of doctor (the first word may be the config file) and options of `train` or verl's overrides."""
+    """Split the words into options of doctor (the config file may stand alone) and options of `train` or verl's overrides."""
+    # What follows another option is its value.
     words = list(arguments)
-    if words and not words[0].startswith("-"):
-        words.insert(0, "--config")
-    parser = argparse.ArgumentParser(prog="delta-rlvr doctor", add_help=False, allow_abbrev=False)
+    for place, (before, word) in enumerate(zip(("--no-steps", *words), arguments, strict=False)):
+        if before == "--no-steps" and not word.startswith("-"):
+            words.insert(place, "--config")
+            break
+    parser = CommandParser(prog="delta-rlvr doctor", add_help=False, allow_abbrev=False)
     parser.add_argument("--config")
     parser.add_argument("--no-steps", action="store_true")
     parser.add_argument("--processes", type=int, default=1)

@@ -17,6 +17,8 @@ _SAME_THING = (
     ("output", "output_dir"),
     ("method", "methods"),
     ("seed", "seeds"),
+    ("per_device_train_batch_size", "batch_size", "train_batch_size"),
+    ("num_train_epochs", "epochs", "num_epochs"),
 )
 """Options with the same meaning in different commands."""
 

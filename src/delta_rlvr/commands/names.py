@@ -74,7 +74,10 @@ def check_method_name(spec: str) -> None:
         return
     known = method_names()
     if name not in known:
-        raise ValueError(f"unknown method {name!r}{did_you_mean(name, known)} (there are: {', '.join(known)})")
+        several = f"; several are compared by: delta-rlvr compare --methods {name}" if "," in name else ""
+        raise ValueError(
+            f"unknown method {name!r}{several or did_you_mean(name, known)} (`delta-rlvr methods` lists them)"
+        )
 
 
 @cache

@@ -46,8 +46,17 @@ def read_request(arguments: list[str]) -> RunRequest:
         del words[place : place + 2]
         settings = _read_settings(file)
     given, rest = parser.read(words, {})
-    from_file, _ = parser.read([], settings)
+    try:
+        from_file, _ = parser.read([], settings)
+    except ValueError as error:
+        raise ValueError(f"--config {file}: {error}") from None
     if rest:
+        if rest[0].endswith((".yaml", ".yml")):
+            raise ValueError(f"{rest[0]}: a settings file is given as --config {rest[0]}")
+        if not rest[0].startswith("-"):
+            raise ValueError(
+                f"{rest[0]!r} belongs to no option: several names of one have commas between them, as in a,b"
+            )
         hint = _hint(rest[0], str(given.get("method") or from_file.get("method") or "delta"))
         raise ValueError(f"there is no option {rest[0].partition('=')[0]}; {hint}")
     return RunRequest(given, file, from_file)

@@ -205,7 +205,7 @@ def weigh(batch: TokenBatch, rule: TokenRule) -> CreditRecord:
         problem = _problem(answer, batch, rule)
     except AnotherRankRefused as error:
         problem = error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # A user rule gets a message with the line that failed; in a built-in rule it is a bug, unless the input was wrong.
         if type(rule).__module__.partition(".")[0] != __name__.partition(".")[0]:
             problem = _failure(rule, error)
@@ -220,7 +220,7 @@ def weigh(batch: TokenBatch, rule: TokenRule) -> CreditRecord:
     return CreditRecord.of(batch, answer)
 
 
-def _failure(rule: TokenRule, error: Exception) -> RuleError:
+def _failure(rule: TokenRule, error: BaseException) -> RuleError:
     kind = type(rule)
     hint = ""
     if isinstance(error, AttributeError) and isinstance(error.obj, TokenBatch):

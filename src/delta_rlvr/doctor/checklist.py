@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from delta_rlvr.exit_codes import exit_code_of, in_words
+
 _COLUMNS = 100
 _HEAD = 11
 
@@ -40,8 +42,10 @@ class Checklist:
         """Run a check; report an error that the user can fix as a problem."""
         try:
             yield
-        except (ValueError, OSError, ImportError) as error:
-            self.wrong(what, str(error))
+        except Exception as error:
+            if exit_code_of(error) is None:
+                raise
+            self.wrong(what, in_words(error))
 
     def verdict(self) -> str:
         """Return "ready", or the numbered list of what to change."""

@@ -21,16 +21,16 @@ from delta_rlvr.doctor.trial import STEPS, two_steps
 from delta_rlvr.doctor.versions import OURS, version_line, version_problems
 from delta_rlvr.evaluate.seeds import few_problems
 from delta_rlvr.exit_codes import ExitCode
+from delta_rlvr.files import locked
 from delta_rlvr.models.load import adapter_base, check_model_name, load_pretrained
-from delta_rlvr.runs.layout import RUN
-from delta_rlvr.runs.writer import ended_before_its_first_step
+from delta_rlvr.runs.writer import check_is_ours
 from delta_rlvr.specs import shown_spec
 from delta_rlvr.tasks import get_task
 from delta_rlvr.tasks.custom_reward import judged_by
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.training.heldout import heldout_problems
 from delta_rlvr.training.options import TrainOptions
-from delta_rlvr.training.problems import fit_context, training_problems
+from delta_rlvr.training.problems import custom_or_task_reward, fit_context, training_problems
 from delta_rlvr.training.request import RunRequest
 from delta_rlvr.training.session import complete
 from delta_rlvr.words import counted
@@ -91,9 +91,8 @@ def _look_at_versions(config: DeltaTrainerConfig | None, checks: Checklist) -> N
 
 
 def _look_at_folder(folder: Path, checks: Checklist) -> None:
-    if (folder / RUN).exists() and not ended_before_its_first_step(folder):
-        checks.wrong("folder", f"{folder} holds a run, which is never overwritten: give another `output`, or delete it")
-    else:
+    with checks.of("folder"), locked(folder):  # which also tries to write there
+        check_is_ours(folder)
         checks.saw("folder", f"{folder} is free")
 
 
@@ -105,6 +104,7 @@ def _look_at_data(
         task = get_task(options.task, **judged_by(options.reward))
         complete(config, options, task, lambda text: checks.saw("settings", text))
         problems = training_problems(task, options, config)
+        custom_or_task_reward(options, task, problems)
         heldout = heldout_problems(options, task)
         checks.saw("data", f"{shown_spec(options.task)}: {len(problems)} problems to train on, {len(heldout)} held out")
         if heldout and (rough := few_problems(len(heldout), options.eval_problems)):

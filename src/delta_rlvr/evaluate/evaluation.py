@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from delta_rlvr.bounds import check_types
 from delta_rlvr.evaluate.benchmarks import load_benchmark, load_benchmarks
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.local_sampler import LocalSampler
@@ -69,6 +70,7 @@ class EvaluationRequest:
 
 def evaluate(request: EvaluationRequest, progress: Progress | None = None) -> EvaluationResult:
     """Sample, grade, and write the result to `request.target`, with the samples beside it. Stored samples are reused."""
+    check_types(type(request), vars(request))
     progress = progress or Progress()
     names = request.benchmarks or (PRESETS[request.preset].benchmarks if request.preset else ())
     if not names:
@@ -216,12 +218,14 @@ def _load_model(request: EvaluationRequest) -> tuple[Any, Any]:
     import torch
     from transformers.utils import logging
 
-    from delta_rlvr.models.load import check_device, load_policy
+    from delta_rlvr.models.load import check_device, check_dtype, load_policy
 
     logging.disable_progress_bar()  # we show our own
     device = request.device or ("cuda" if torch.cuda.is_available() else "cpu")
     dtype = request.dtype or ("bfloat16" if device.startswith("cuda") else "float32")
     check_device(device)
+    if dtype != "auto":
+        check_dtype(dtype)
     try:
         model, tokenizer = load_policy(request.model, dtype=dtype)
         return model.to(device), tokenizer  # type: ignore[arg-type]

@@ -9,13 +9,13 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any
 
+from delta_rlvr.bounds import MOST
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.records import Failure, Grade, Outcome, Questions, Sample, Sampler, SampleRequest
 from delta_rlvr.evaluate.results import EvaluationResult, build_result
 from delta_rlvr.evaluate.sample_file import SampleFile
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
 from delta_rlvr.files import now
-from delta_rlvr.tasks.custom_reward import RewardError
 from delta_rlvr.tasks.problem import Problem
 
 
@@ -64,6 +64,11 @@ def run_evaluation(
         raise EvaluationError(f"{', '.join(sorted(doubled))} is given more than once")
     progress = progress or Progress()
     began, started = time.monotonic(), now()
+    asked = settings.samples * sum(len(benchmark.problems) for benchmark in benchmarks)
+    if asked > MOST:
+        raise EvaluationError(
+            f"these are {asked} completions; give fewer samples per question (`k`) or a `limit`, {MOST} at most"
+        )
     requests = [
         SampleRequest(key, problem.prompt, benchmark.seed(settings.seed, key))
         for benchmark in benchmarks
@@ -221,10 +226,6 @@ def _try_graders(benchmark: Questions) -> None:
     for problem in first.values():
         try:
             benchmark.grade(problem, "")
-        except RewardError as error:
-            raise EvaluationError(
-                f"{error}. It was tried with an empty completion, which a model may also give"
-            ) from error
         except Exception as error:
             cause = f"{type(error).__name__}: {error}"
             raise EvaluationError(

@@ -16,7 +16,7 @@ from typing import Any
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.records import MalformedSample, Sample, read_sample
 from delta_rlvr.evaluate.settings import SampleKey
-from delta_rlvr.files import dump, hold, plain
+from delta_rlvr.files import dump, hold, naming, plain
 from delta_rlvr.hints import near_file
 
 KIND = "delta-rlvr samples"
@@ -45,8 +45,9 @@ class SampleFile:
     def append(self, samples: Iterable[Sample]) -> None:
         """Add samples in one write and flush it."""
         block = b"".join(dump(sample.as_dict()).encode() + b"\n" for sample in samples)
-        self._file.write(block)
-        self._file.flush()
+        with naming(self.path):
+            self._file.write(block)
+            self._file.flush()
 
     def __enter__(self) -> SampleFile:
         return self
@@ -59,8 +60,10 @@ class SampleFile:
     def _resume(self, identity: dict[str, Any]) -> None:
         self._cut_torn_line()
         self._file.seek(0)
-        first = self._file.readline()
-        if not first:
+        first, more = self._file.readline(), self._file.readline()
+        # A header alone is of an evaluation that was refused before its first sample.
+        if not first or (not more and _header(first, self.path) is not None):
+            self._file.truncate(0)
             self._file.write(dump({"kind": KIND, "schema": SCHEMA, "identity": identity}).encode() + b"\n")
             self._file.flush()
             return
@@ -75,6 +78,7 @@ class SampleFile:
                 f"{self.path} was written with other settings: {'; '.join(changed)}. "
                 f"Give the same settings to resume, choose another output, or delete {self.path.name} to start again"
             )
+        self._file.seek(len(first))
         self.samples = {sample.key: sample for sample in _read_lines(self._file, self.path, start=2)}
 
     def _cut_torn_line(self) -> None:

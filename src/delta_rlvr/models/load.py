@@ -44,6 +44,8 @@ def resolve_model(name_or_path: str) -> str:
 
 def check_model_name(name: str) -> None:
     """Refuse a missing path, or a folder without a model, before anything is loaded."""
+    if not isinstance(name, str | os.PathLike):
+        raise ValueError(f"model={name!r:.60}: give its name or folder, as a text")
     path = Path(name).expanduser()
     if name in (DEFAULT_POLICY, SMOLLM2):
         return
@@ -55,6 +57,10 @@ def check_model_name(name: str) -> None:
             if inner:
                 has = f"did you mean {path / inner}?"
             raise FileNotFoundError(f"model={name!r}: the folder holds no model (no config.json); {has}")
+    elif path.is_file() and not is_gguf(name):
+        raise ValueError(
+            f"model={name!r} is a file, not a model: give the folder of one, a GGUF file, or a name of the hub"
+        )
     elif not path.exists() and _must_be_a_path(name):
         near = near_path(Path(name)) or _below_runs(path)
         raise FileNotFoundError(f"model={name!r}: there is no such folder or file{near}")
@@ -117,6 +123,15 @@ def check_device(device: str) -> None:
         raise ValueError(f"device={device!r}: the last GPU is cuda:{torch.cuda.device_count() - 1}")
     if kind.type == "mps" and not torch.backends.mps.is_available():
         raise ValueError(f"device={device!r}: torch sees no Apple GPU; use device='cpu'")
+
+
+def check_dtype(dtype: str) -> None:
+    """Refuse a name that torch has no floating-point type for."""
+    import torch
+
+    kind = getattr(torch, dtype, None)
+    if not isinstance(kind, torch.dtype) or not kind.is_floating_point:
+        raise ValueError(f"dtype={dtype!r}: there is no such type; give float32, bfloat16 or float16")
 
 
 def is_gguf(name_or_path: str) -> bool:

@@ -123,7 +123,7 @@ def _from_name(name: str) -> Method:
     if name.endswith(".py"):
         hint = f"; name the rule in the file, too: {name}:{(_rules_in(_module(name)) or ['MyRule'])[0]}"
     failed = "".join(f"; the plug-in {plugin} did not load ({why})" for plugin, why in _load_plugins().items())
-    raise RuleError(f"unknown method {name!r}{hint} (there are: {', '.join(methods)}){failed}")
+    raise RuleError(f"unknown method {name!r}{hint} (`delta-rlvr methods` lists them){failed}")
 
 
 def _from_place(place: str) -> Method:

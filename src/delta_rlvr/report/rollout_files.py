@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import difflib
-import gzip
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from delta_rlvr.files import is_number
 from delta_rlvr.hints import did_you_mean, near_file
 from rlvr_graders.functions import completion_text
+from rlvr_graders.lines import numbered_lines
 
 FORMATS = (
     "JSON Lines or Parquet with prompt, response, reward (such as a run's own rollouts/*.jsonl.gz), TRL's completions_*.parquet, "
@@ -60,6 +61,8 @@ def read_rollouts(
 
     `reward_key` selects one of several rewards: a key of slime's reward, a column of TRL's table, a key of a line. `prompt_key` and
     `response_key` are the keys or columns of these in other files."""
+    if not isinstance(path, str | PathLike):
+        raise RolloutFileError(f"rollouts={path!r:.60}: give the path of a file, {FORMATS}")
     source = Path(path)
     if source.is_dir():
         inside = sorted(file.name for file in source.iterdir() if file.is_file())
@@ -89,20 +92,14 @@ def read_rollouts(
 def _json_lines(
     source: Path, reward_key: str | None, prompt_key: str | None, response_key: str | None
 ) -> list[Rollout]:
-    opener: Callable[..., Any] = gzip.open if source.suffix == ".gz" else open
     rollouts: list[Rollout] = []
-    try:
-        with opener(source, "rb") as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    rollouts += _line(line, f"line {number}", reward_key, prompt_key, response_key)
-    except (gzip.BadGzipFile, EOFError) as error:
-        raise RolloutFileError(f"is not a complete gzip file ({error})") from error
+    for number, line in numbered_lines(source):
+        rollouts += _line(line, f"line {number}", reward_key, prompt_key, response_key)
     return rollouts
 
 
 def _line(
-    line: bytes, where: str, reward_key: str | None, prompt_key: str | None, response_key: str | None
+    line: str, where: str, reward_key: str | None, prompt_key: str | None, response_key: str | None
 ) -> list[Rollout]:
     try:
         row = json.loads(line)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from delta_rlvr.files import is_number
 from delta_rlvr.models.token_texts import token_texts, vocabulary_texts
 from delta_rlvr.rewards import OVERLONG
 from delta_rlvr.runs.writer import RunWriter
@@ -89,7 +90,10 @@ def no_signal(
         return None
     reward = line.get("reward") or 0.0
     all_cut = line.get("truncated", 0) >= 0.99
-    if _constant_and_ungraded(line):
+    means = _means_of_rewards(line)
+    if means and not any(map(is_number, means)):
+        cause = f"the reward scored no response: it gave None (or NaN) for every one ({look})"
+    elif _constant_and_ungraded(line):
         cause = (
             f"every response got the reward {reward:.4g}: look at your reward function, which does not distinguish them"
         )
@@ -127,13 +131,17 @@ def _in_effect(line: Mapping[str, Any]) -> str | None:
 
 def came_to_nothing(metrics: Iterable[Mapping[str, Any]], scores: Sequence[float] = ()) -> str | None:
     """Return a sentence if a run had no learning signal or its policy collapsed, else None. `scores`: held-out, before and after."""
+    metrics = list(metrics)
     lines = [line for line in metrics if None not in (line.get("signal_groups"), line.get("reward"))]
-    if silence := learnt_nothing(lines):
+    if silence := learnt_nothing(metrics):
         return silence
-    end = lines[-max(2, len(lines) // 4) :]
-    first, last = (sum(line["reward"] for line in part) / max(1, len(part)) for part in (lines[:1], end))
-    silent = len(lines) > 2 and last < first and not any(line["signal_groups"] for line in end)
-    if silent or (len(scores) == 2 and scores[1] == 0 < scores[0]):
+    quarter = len(lines) // 4
+    begin, end = lines[:quarter], lines[len(lines) - quarter :]
+    if quarter < 3 or not all(line["signal_groups"] for line in begin):  # less may be the luck of a few samples
+        return None
+    first, last = (sum(line["reward"] for line in part) / quarter for part in (begin, end))
+    silent = not any(line["signal_groups"] for line in end)
+    if last < first - abs(first) / 2 and (silent or (len(scores) == 2 and scores[1] == 0 < scores[0])):
         return (
             f"The policy collapsed: the mean reward went from {first:.3g} to {last:.3g}. Lower the learning rate, and take an earlier "
             f"checkpoint ({IN_FOLDER})."
@@ -147,6 +155,10 @@ def _constant_and_ungraded(line: Mapping[str, Any]) -> bool:
     # The mean of equal float32 numbers, and so their spread, has a rounding error of a few times 1.2e-7 of their size.
     if spread is None or spread > 1e-5 * abs(reward):
         return False
-    parts = {name: value for name, value in line.items() if name.startswith("rewards/") and name.endswith("/mean")}
-    parts.pop(f"rewards/{OVERLONG}/mean", None)
-    return any(value not in (0, 1) for value in parts.values())
+    return any(value not in (0, 1) for value in _means_of_rewards(line))
+
+
+def _means_of_rewards(line: Mapping[str, Any]) -> list[Any]:
+    """Of each reward function, but for the overlong penalty."""
+    names = (name for name in line if name.startswith("rewards/") and name.endswith("/mean"))
+    return [line[name] for name in names if name != f"rewards/{OVERLONG}/mean"]

@@ -16,6 +16,7 @@ from delta_rlvr.files import atomic, dump, now, plain, write_text
 from delta_rlvr.runs.layout import (
     CONTENT,
     METRICS,
+    MODEL,
     RESPONSE_ARRAYS,
     ROLLOUTS,
     RUN,
@@ -250,6 +251,19 @@ def check_is_free(folder: Path) -> None:
         if not any(folder.glob("checkpoint-*")):
             advice = "it has no checkpoint: delete it, or give another folder"
         raise RunFolderError(f"{folder} holds a run already ({', '.join(held)}): {advice}")
+
+
+def check_is_ours(folder: Path) -> None:
+    """Refuse a folder where a run would write over files of somebody else's, too."""
+    check_is_free(folder)
+    theirs = [name for name in (MODEL, "report.html", "log.txt") if (folder / name).exists()]
+    theirs += [path.name for path in folder.glob("checkpoint-*")]
+    if theirs and not (folder / RUN).exists():
+        raise RunFolderError(
+            f"{folder} is no run's folder and holds {', '.join(theirs[:4])}, where a run would write: give another folder"
+        )
+    if folder.resolve() == Path(folder.resolve().anchor):
+        raise RunFolderError(f"{folder} is the root of the file system: give a folder for the run")
 
 
 def ended_before_its_first_step(folder: Path) -> bool:

@@ -71,7 +71,7 @@ class CustomReward:
             )
 
     def check(self, problem: Problem, training: bool) -> None:
-        """Refuse a function that needs a column that the rows do not have."""
+        """Refuse a function that needs a column that the rows do not have, or fails on two empty completions."""
         known = {"prompts", "completions", *_columns([problem]), *(FROM_TRL if training else ())}
         for name, one in self.parameters.items():
             required = one.default is one.empty and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
@@ -83,6 +83,16 @@ class CustomReward:
                 raise RewardError(
                     f"reward={self.spec!r} needs {name!r}, and the rows have {', '.join(sorted(_columns([problem])))}"
                 )
+            if required and name in FROM_TRL:
+                return  # which only TRL can call
+        chat = not isinstance(problem.prompt, str)
+        empty = [[{"role": "assistant", "content": ""}], [{"role": "assistant", "content": ""}]] if chat else ["", ""]
+        try:
+            self._scores([problem.prompt] * 2, empty, _columns([problem] * 2))
+        except RewardError as error:
+            raise RewardError(
+                f"{error}. It was tried with two empty completions, which a model may give too"
+            ) from error
 
     def __call__(self, prompts: Any = None, completions: Sequence[Any] = (), **given: Any) -> list[Any]:
         columns = _columns([self.problems[name] for name in given["id"]])
@@ -104,7 +114,7 @@ class CustomReward:
             scores = self.function(**given)
             if inspect.iscoroutine(scores):
                 scores = asyncio.run_coroutine_threadsafe(scores, _event_loop()).result()
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # which would end the whole run without a word
             hint = ""
             if completions and not isinstance(completions[0], str):
                 hint = "; the prompt is a chat, so a completion is a list of messages: its text is completion[0]['content']"

@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from delta_rlvr.bounds import MOST
 from delta_rlvr.hints import did_you_mean, near_file
-from delta_rlvr.specs import guessed, split_spec
+from delta_rlvr.specs import guessed, split_spec, typed_settings
 from delta_rlvr.tasks.grading import GRADERS, grade_batch
 from delta_rlvr.tasks.phrased_sums import PhrasedSums, SumSettings
 from delta_rlvr.tasks.problem import Problem
@@ -72,7 +73,7 @@ def get_task(
     if grader is not None and (name in BUILT_IN or name.startswith(GENERATOR_PREFIX)):
         raise ValueError(f"{name} has its own grader: leave `reward` out")
     if name in BUILT_IN:
-        return _built_in(name, settings)
+        return _built_in(name, written)
     if name.startswith(GENERATOR_PREFIX):
         own = {key: settings.pop(key) for key in ("shots", "working", "max_tokens") if key in settings}
         return ReasoningGym(name.removeprefix(GENERATOR_PREFIX), settings, **own)
@@ -107,7 +108,7 @@ def check_task_name(spec: str) -> None:
     name = spec.partition("?")[0]
     if name in BUILT_IN or name.startswith(GENERATOR_PREFIX) or is_row_file(name):
         return
-    if "/" not in name and not Path(name).exists():
+    if "/" not in name and "&" not in name and not Path(name).exists():
         near = did_you_mean(name, BUILT_IN) or near_file(Path(name))
         raise ValueError(
             f"there is no task {name!r}{near} (use one of {', '.join(BUILT_IN)}, reasoning-gym:NAME, "
@@ -117,17 +118,18 @@ def check_task_name(spec: str) -> None:
 
 
 def _values(written: dict[str, str]) -> dict[str, Any]:
-    return {key: text if key == "template_text" else guessed(text) for key, text in written.items()}
+    values: dict[str, Any] = {key: text if key == "template_text" else guessed(text) for key, text in written.items()}
+    for key in values.keys() & {"shots", "limit", "max_tokens"}:
+        if type(values[key]) is not int or not 0 <= values[key] <= MOST:
+            raise ValueError(f"{key}={values[key]}: give a whole number, 0 or more")
+    return values
 
 
-def _built_in(name: str, settings: dict[str, Any]) -> PhrasedSums:
+def _built_in(name: str, written: dict[str, str]) -> PhrasedSums:
     task = BUILT_IN[name]
+    settings = typed_settings(SumSettings, written, name)
     if not settings:
         return task
-    if unknown := settings.keys() - SumSettings.__dataclass_fields__.keys():
-        known = ", ".join(SumSettings.__dataclass_fields__)
-        near = did_you_mean(min(unknown), SumSettings.__dataclass_fields__)
-        raise ValueError(f"{name} has no setting {', '.join(sorted(unknown))}{near} (it has {known})")
     # The settings are part of the name, so that problems of two variants do not share ids.
     query = "&".join(f"{key}={value}" for key, value in sorted(settings.items()))
     return PhrasedSums(f"{name}?{query}", replace(task.settings, **settings))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from rich.console import Console
 from delta_rlvr.evaluate.metrics import pass_at_k
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.seeds import SeedTable, few_problems, gap_text, seed_table, too_few_seeds
-from delta_rlvr.files import write_json
+from delta_rlvr.files import locked, write_json
 from delta_rlvr.objectives import get_method
 from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
@@ -27,6 +28,7 @@ from delta_rlvr.training.request import RunRequest
 from delta_rlvr.training.tuning import TunedRate, check_rates, tuned_sentence
 from delta_rlvr.words import counted, rate_text
 
+MOST_SEEDS = 1000
 ENTROPY_STEPS = 10
 """The final entropy of a run is the mean over this many last steps."""
 
@@ -117,8 +119,8 @@ def compare(
     _check_methods(methods)
     rates = check_rates(learning_rates) if learning_rates else []
     for name, number in (("seeds", seeds), ("tuning_seeds", tuning_seeds)):
-        if number < 1:
-            raise ValueError(f"{name}={number}: give the number of seeds, at least 1")
+        if type(number) is not int or not 1 <= number <= MOST_SEEDS:
+            raise ValueError(f"{name}={number}: give how many seeds, at least 1 and {MOST_SEEDS} at most")
     for name in ("method", "resume"):
         if name in request.given:
             raise ValueError(f"`{name}` is not for compare: it runs `methods`, and resumes by itself")
@@ -170,20 +172,21 @@ def compare(
         Making(plan, teller).only(only)
         return None
     making = Making(plan, teller, without_signal, ask)
-    making.all(plan.tuning, at_a_time)
-    tuned = [plan.tuned(name) for name in (methods if rates else ())]
-    way = "greedy" if options.eval_temperature == 0 else "sampled"
-    words = (
-        tuned_sentence(tuned, spare, f"{way} held-out {score_unit(custom_function(options.reward)).score}")
-        if tuned
-        else None
-    )
-    if words:
-        say(console, words)
-    making.all(plan.compared, at_a_time)
-    if config.process_index > 0:
-        return None
-    return conclude(folder, methods, all_seeds, pass_at or options.eval_samples, tuned, words)
+    with locked(folder) if config.process_index == 0 else nullcontext():
+        making.all(plan.tuning, at_a_time)
+        tuned = [plan.tuned(name) for name in (methods if rates else ())]
+        way = "greedy" if options.eval_temperature == 0 else "sampled"
+        words = (
+            tuned_sentence(tuned, spare, f"{way} held-out {score_unit(custom_function(options.reward)).score}")
+            if tuned
+            else None
+        )
+        if words:
+            say(console, words)
+        making.all(plan.compared, at_a_time)
+        if config.process_index > 0:
+            return None
+        return conclude(folder, methods, all_seeds, pass_at or options.eval_samples, tuned, words)
 
 
 def _check_methods(methods: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
+from delta_rlvr.bounds import COUNT, HOTTEST, MOST, Bounds, check_bounds
 from delta_rlvr.models import DEFAULT_POLICY
 from delta_rlvr.tasks import DEFAULT_TASK
 from delta_rlvr.tasks.templates import TEMPLATES
@@ -45,6 +46,13 @@ OF_EVAL_EVERY: dict[str, Any] = {
 
 OF_THE_TASK = ("template", "template_text", "extract")
 """Options that are settings of the task."""
+
+
+_BOUNDS = {
+    **dict.fromkeys(("steps", "train_problems", "eval_every", "eval_samples", "overlong_buffer", "lora_rank"), COUNT),
+    "eval_problems": Bounds(0, MOST),
+    "eval_temperature": Bounds(0, HOTTEST),
+}
 
 
 def _option(default: Any, words: str) -> Any:
@@ -104,15 +112,9 @@ class TrainOptions:
     report: bool = _option(True, "Write report.html at the end.")
 
     def __post_init__(self) -> None:
-        counts = "steps train_problems eval_problems eval_every eval_samples overlong_buffer lora_rank"
-        for name in counts.split():
-            value, least = getattr(self, name), 0 if name == "eval_problems" else 1
-            if value is not None and value < least:
-                raise ValueError(f"{name}={value}: give {least} or more")
+        check_bounds(self, _BOUNDS)
         if self.eval_every and not self.eval_problems:
             raise ValueError(f"eval_every={self.eval_every} needs held-out problems: give `eval_problems`, 1 or more")
-        if self.eval_temperature is not None and not 0 <= self.eval_temperature < math.inf:
-            raise ValueError(f"eval_temperature={self.eval_temperature}: give 0 (greedy) or more")
         if not math.isfinite(self.overlong_factor):
             raise ValueError(f"overlong_factor={self.overlong_factor}: give a finite number")
 

@@ -12,6 +12,7 @@ import pyarrow
 from datasets import Dataset
 
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
+from delta_rlvr.bounds import MOST
 from delta_rlvr.models.prompts import room_needed
 from delta_rlvr.specs import shown_spec, split_spec
 from delta_rlvr.tasks import Problem, Task
@@ -42,7 +43,7 @@ def training_problems(task: Task, options: TrainOptions, config: DeltaTrainerCon
     """Return the training problems: the requested number; by default one for each prompt of the run, or all there are if fewer."""
     count = options.train_problems
     if count is None and config.max_steps > 0:
-        count = math.ceil(config.max_steps / config.updates_per_batch) * config.prompts_per_batch
+        count = min(math.ceil(config.max_steps / config.updates_per_batch) * config.prompts_per_batch, MOST)
         if isinstance(task, ProblemSet):
             count = min(count, len(task.train))
     problems = task.problems("train", count, config.seed)

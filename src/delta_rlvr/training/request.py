@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
+from delta_rlvr.bounds import check_types
 from delta_rlvr.files import plain
 from delta_rlvr.hints import did_you_mean
 from delta_rlvr.models import DEFAULT_POLICY
@@ -35,6 +36,7 @@ DEFAULT_OUTPUT = Path("runs/train")
 # What a resumed run does not restore: its place, settings that follow from others, and second names of settings.
 _OF_ONE_START = {"resume", "accept_changed"}
 NOT_RESTORED = _OF_ONE_START | {"output", "output_dir", "steps", "generation_batch_size", "logging_dir", "report"}
+_OF_ANY_TYPE = {"method", "scale_rewards"}  # a rule object; true and false, in TRL's older words
 _SAME_SETTING = {"steps": "max_steps", "output": "output_dir"}
 
 
@@ -79,6 +81,13 @@ class RunRequest:
         asked = self.asked
         for name in asked.keys() - known_options():
             raise ValueError(f"there is no setting {name!r}{did_you_mean(name, known_options())}")
+        plain = {name: value for name, value in asked.items() if name not in _OF_ANY_TYPE}
+        for kind in (TrainOptions, DeltaTrainerConfig):
+            check_types(kind, plain)
+        for source in (self.given, self.from_file):
+            steps = source.get("steps", source.get("max_steps"))
+            if (steps or 0) > 0 and source.get("num_train_epochs") is not None:
+                raise ValueError("steps and num_train_epochs are two lengths of one run: give one of them")
         values = COMMON_DEFAULTS | _device_defaults()
         if asked.get("model") in (None, DEFAULT_POLICY):
             values |= BUILT_IN_DEFAULTS
@@ -91,6 +100,8 @@ class RunRequest:
         values |= asked | {"output_dir": str(folder)}
         if values.get("eval_every") is not None:
             values |= OF_EVAL_EVERY | {"eval_steps": values["eval_every"]}
+        elif values.get("load_best_model_at_end"):
+            raise ValueError("load_best_model_at_end=True: give `eval_every` too, how often the score is taken")
         elif asked.get("eval_strategy", "no") != "no":
             raise ValueError(
                 "eval_strategy is not used here: set `eval_every` to the steps between held-out scores during training"
@@ -108,8 +119,6 @@ class RunRequest:
             raise ValueError(
                 f"temperature={config.temperature}: training samples its responses; give a positive number"
             )
-        if config.learning_rate < 0:
-            raise ValueError(f"learning_rate={config.learning_rate}: give 0 or more")
         check_trackers(config.report_to)
         return options, config
 

@@ -13,10 +13,12 @@ from typing import Any
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.adapters.trl.recorded import disk_is_full
 from delta_rlvr.adapters.trl.resume import find_checkpoints
+from delta_rlvr.credit import RuleError
 from delta_rlvr.exit_codes import WorkFailed
 from delta_rlvr.hints import several_runs
 from delta_rlvr.runs import RunFolderError, RunWriter, read_run
 from delta_rlvr.runs.layout import CONTENT, MODEL, RUN
+from delta_rlvr.tasks.custom_reward import RewardError
 from delta_rlvr.training.request import NOT_RESTORED, RunRequest, difference_text, differing, option_of
 from delta_rlvr.words import command_line, counted
 
@@ -89,7 +91,10 @@ def saying_how_to_resume(folder: Path, compared: str = "") -> Iterator[None]:
         raise KeyboardInterrupt(_kept(folder, compared)) from None
     except Exception as error:
         if not disk_is_full(error, folder):
-            error.add_note(_kept(folder, compared))
+            changed = (
+                "; add `accept_changed` once the file is mended" if isinstance(error, RuleError | RewardError) else ""
+            )
+            error.add_note(_kept(folder, compared) + ("" if compared else changed))
             raise
         free = shutil.disk_usage(folder).free // 2**20
         raise WorkFailed(
@@ -127,7 +132,7 @@ def _first_line(error: BaseException) -> str:
 def advised_comparison(method: str, request: RunRequest) -> str:
     """Return the command that compares the method with another under the same settings."""
     other = method if method != "dapo" else "delta"
-    same = request.without("method", "output", "output_dir", "resume", "seed")
+    same = request.without("method", "output", "output_dir", "resume", "accept_changed", "seed")
     return command_line("delta-rlvr", "compare", "--methods", f"dapo,{other}", "--seeds", 6, *request_words(same))
 
 
@@ -140,4 +145,6 @@ def request_words(request: RunRequest) -> Iterator[str]:
             continue
         values = value if isinstance(value, list | tuple) else [value]
         yield f"--{name}"
-        yield from (json.dumps(one) if isinstance(one, bool | dict) else str(one) for one in values)
+        for one in values:
+            whole = isinstance(one, float) and one.is_integer() and abs(one) < 1e6  # 2 steps, not 2.0
+            yield json.dumps(one) if isinstance(one, bool | dict) else str(int(one) if whole else one)

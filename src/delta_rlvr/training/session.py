@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,17 +18,20 @@ from delta_rlvr.adapters.trl.recorded import Recording, recorded
 from delta_rlvr.adapters.trl.sharing import push_page
 from delta_rlvr.evaluate import EvaluationResult
 from delta_rlvr.exit_codes import at_work
+from delta_rlvr.files import locked
 from delta_rlvr.models import load_policy
+from delta_rlvr.models.hub import hub_answers
 from delta_rlvr.models.load import check_model_name
 from delta_rlvr.rewards import OverlongReward, SoftOverlong
 from delta_rlvr.runs import read_run
 from delta_rlvr.runs.recorder import came_to_nothing
-from delta_rlvr.runs.writer import check_is_free
+from delta_rlvr.runs.writer import check_is_ours
 from delta_rlvr.specs import shown_spec
 from delta_rlvr.tasks import Task, decisive_tokens, get_task
 from delta_rlvr.tasks.custom_reward import CustomReward, judged_by
 from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.terminal import plain_warnings
+from delta_rlvr.testing import try_rule
 from delta_rlvr.training.heldout import HeldoutScore, best_score, heldout_problems, sampling_text, show_change
 from delta_rlvr.training.problems import custom_or_task_reward, data_set, default_prompt, fit_context, training_problems
 from delta_rlvr.training.progress import Teller, TrainingProgress
@@ -73,11 +76,13 @@ def train(
         if options.resume and (nothing_left := finished(run_settings(options, config), config)):
             teller.say(nothing_left)
             return TrainedRun(folder)
-        if not options.resume and config.process_index == 0:
-            check_is_free(folder)  # before data and model are loaded
-        if options.resume and not compared:
-            request = request.with_restored()
-        return _Session(request, options, config, teller, same_start, compared).run()
+        first = config.process_index == 0
+        with locked(folder) if first else nullcontext():
+            if not options.resume and first:
+                check_is_ours(folder)  # before data and model are loaded
+            if options.resume and not compared:
+                request = request.with_restored()
+            return _Session(request, options, config, teller, same_start, compared).run()
 
 
 class _Session:
@@ -229,6 +234,11 @@ def complete(config: DeltaTrainerConfig, options: TrainOptions, task: Task, say:
     if config.max_steps <= 0 and options.train_problems is None and not isinstance(task, ProblemSet):
         raise ValueError("give the length of the run: `steps`, or `train_problems` and `num_train_epochs`")
     check_model_name(options.model)
+    rule = config.resolved_method.rule
+    if type(rule).__module__.partition(".")[0] != __name__.partition(".")[0]:  # a user's
+        try_rule(rule)
+    if config.push_to_hub and not hub_answers():
+        raise ValueError("push_to_hub=True: huggingface.co does not answer, or HF_HUB_OFFLINE is set")
     if config.max_completion_length is None:
         config.max_completion_length = task.max_tokens
     if options.eval_every and options.eval_every % config.updates_per_batch:

@@ -5,16 +5,20 @@ import time
 from types import SimpleNamespace
 
 import pytest
+import torch
 from transformers import TrainerControl, TrainerState
 
 from delta_rlvr.adapters.trl import interrupts
 
 
 @pytest.fixture
-def trainer():
+def trainer(tmp_path):
     callbacks = []
     return SimpleNamespace(
         accelerator=SimpleNamespace(is_main_process=False, num_processes=1),
+        state=SimpleNamespace(global_step=2),
+        args=SimpleNamespace(output_dir=tmp_path),
+        save_the_last_batch=lambda: None,
         ends_batch=True,
         callbacks=callbacks,
         add_callback=callbacks.append,
@@ -59,9 +63,9 @@ def test_it_waits_for_the_end_of_the_rollout_batch(trainer, number):
         signal.signal(number, before)
 
 
-def interrupted_and_then(step):
+def interrupted_and_then(step, number=signal.SIGINT):
     def train():
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(number)
         step()
 
     return train
@@ -71,8 +75,29 @@ def test_it_does_not_wait_for_long(trainer, monkeypatch):
     monkeypatch.setattr(interrupts, "GRACE", 1.2)
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        within(trainer, interrupted_and_then(lambda: time.sleep(30)))
+        within(trainer, interrupted_and_then(lambda: time.sleep(30), signal.SIGTERM))
     assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("learning", [False, True])
+def test_the_last_batch_is_saved_with_its_random_states_unless_weights_moved_since(trainer, learning):
+    saved = []
+    trainer.save_the_last_batch = lambda: saved.append(torch.get_rng_state())
+
+    def stop_within_a_batch():
+        end_of_step(trainer)
+        states.append(torch.get_rng_state())
+        torch.rand(3)
+        if learning:
+            trainer.callbacks[0].on_pre_optimizer_step(None, None, None)
+        signal.raise_signal(signal.SIGINT)
+        raise ZeroDivisionError  # of a process of the group that ended at the signal
+
+    states = []
+    with pytest.raises(KeyboardInterrupt):
+        within(trainer, stop_within_a_batch)
+    assert len(saved) == (not learning)
+    assert all(torch.equal(one, states[0]) for one in saved)
 
 
 def test_an_error_after_a_signal_is_the_interrupt_and_any_other_is_itself(trainer):

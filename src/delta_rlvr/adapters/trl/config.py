@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from trl import GRPOConfig
 
 from delta_rlvr.adapters.engines import TRL, check_engine
+from delta_rlvr.bounds import COUNT, HOTTEST, MOST, Bounds, check_bounds
 from delta_rlvr.objectives import Method, Surrogate, get_method
 from delta_rlvr.words import comma_list
 
@@ -23,6 +24,21 @@ _BOUNDS = (
     "vllm_importance_sampling_cap",
 )
 """Options for which infinity means "no bound"."""
+
+_RANGES = {
+    **dict.fromkeys(("per_device_train_batch_size", "num_generations", "steps_per_generation"), COUNT),
+    **dict.fromkeys(("generation_batch_size", "gradient_accumulation_steps", "num_iterations"), COUNT),
+    "max_completion_length": COUNT,
+    "max_steps": Bounds(-1, MOST),
+    "num_train_epochs": Bounds(0, MOST),
+    **dict.fromkeys(("rollouts_every", "rollout_groups", "store_device_gb", "store_host_gb", "top_k"), Bounds()),
+    **dict.fromkeys(("learning_rate", "epsilon", "epsilon_high", "max_grad_norm", "beta", "weight_decay"), Bounds()),
+    "temperature": Bounds(0, HOTTEST),
+    **dict.fromkeys(("top_p", "min_p"), Bounds(0, 1)),
+    "seed": Bounds(0, 2**32 - 1),
+}
+"""What each may be; TRL and transformers find out late, or never."""
+SCALES = ("group", "batch", "none")
 
 _OWN_LOSS = {"token_mean": "dapo", "sequence_mean": "grpo"}
 
@@ -126,22 +142,27 @@ class DeltaTrainerConfig(GRPOConfig):
             self.delta = surrogate.dual
         if self.logps_from not in ("policy", "sampler"):
             raise ValueError(f"logps_from={self.logps_from!r}: choose policy or sampler")
-        for name in ("store_device_gb", "store_host_gb", "rollouts_every", "rollout_groups"):
-            value = getattr(self, name)
-            if value is not None and value < 0:
-                raise ValueError(f"{name}={value}: give 0 or more")
         for one in fields(self):
             value = getattr(self, one.name)
             bound = one.name in _BOUNDS and value == math.inf
             if isinstance(value, float) and not math.isfinite(value) and not bound:
                 raise ValueError(f"{one.name}={value}: give a finite number")
-        self._sized = self.generation_batch_size is not None
+        check_bounds(self, _RANGES)
+        if not self.top_p > 0:
+            raise ValueError(f"top_p={self.top_p}: give a number above 0")
+        if self.save_steps <= 0:
+            raise ValueError(
+                f"save_steps={self.save_steps}: give a positive number (save_strategy='no': no checkpoints)"
+            )
+        self._sized = self.generation_batch_size is not None  # the size of a rollout batch was given itself
         try:
             super().__post_init__()
         except ValueError as error:
             if problem := self._group_problem():
                 raise ValueError(problem) from error
             raise
+        if self.scale_rewards not in SCALES:
+            raise ValueError(f"scale_rewards={self.scale_rewards!r}: choose one of {', '.join(SCALES)}")
         if self.deepspeed_plugin is not None:
             # DeepSpeed clips gradients itself, and only if its config has the norm.
             self.deepspeed_plugin.deepspeed_config.setdefault("gradient_clipping", self.max_grad_norm)

@@ -1,23 +1,33 @@
-"""Ctrl-C and SIGTERM during TRL's training: the current rollout batch is finished and saved, so that a resumed run loses nothing."""
+"""Ctrl-C, SIGTERM and SIGHUP during TRL's training: the current rollout batch is finished and saved, so that a resume loses nothing.
+
+Without time for that, the end of the batch before it is saved.
+"""
 
 from __future__ import annotations
 
 import os
+import random
 import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState
+
+from delta_rlvr.adapters.trl.resume import read_seal
+from delta_rlvr.exit_codes import ending_signals
 
 if TYPE_CHECKING:
     from delta_rlvr.adapters.trl.trainer import DeltaTrainer
 
 GRACE = 15.0
-"""Seconds for the rest of the rollout batch: Slurm and Kubernetes kill 30 seconds after SIGTERM, and saving takes time."""
+"""Seconds that the rest of the rollout batch may take after SIGTERM: Slurm and Kubernetes kill 30 seconds after it, and saving takes
+time. A person who pressed Ctrl-C can press it again."""
 _ECHO = 1.0
 """A second signal within so many seconds is the same one: `timeout` sends it to a process and its group, launchers forward it."""
 
@@ -30,6 +40,8 @@ class FinishTheBatch(TrainerCallback):
         self._trainer, self._before = trainer, before
         self.number: int | None = None
         self._since = 0.0
+        self._states: tuple[Any, ...] | None = None
+        """The random states where the last rollout batch ended; None from the next step of the optimizer on."""
         # A real signal, because this thread may be waiting for something.
         self.timer = threading.Timer(GRACE, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
         self.timer.daemon = True
@@ -38,11 +50,13 @@ class FinishTheBatch(TrainerCallback):
         """Handle a signal."""
         if self.number is None:
             self.number, self._since = number, time.monotonic()
-            self.timer.start()
+            if number != signal.SIGINT:
+                self.timer.start()
             if self._trainer.accelerator.is_main_process:
                 # Not through `sys.stderr`: the signal may have interrupted a write to it.
-                words = "\ninterrupted: finishing this batch and saving a checkpoint (again: stop at once)\n"
-                os.write(2, words.encode())
+                words = "\ninterrupted: finishing this batch and saving a checkpoint (again: without this batch)\n"
+                with suppress(OSError):  # the terminal was closed
+                    os.write(2, words.encode())
         elif time.monotonic() - self._since > _ECHO:
             self.end()
 
@@ -53,9 +67,26 @@ class FinishTheBatch(TrainerCallback):
             handler(self.number, None)
         raise KeyboardInterrupt
 
+    def on_pre_optimizer_step(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self._states = None
+
+    def save_the_last_batch(self) -> None:
+        """A checkpoint of where the last rollout batch ended, where nothing was learnt since and none is there."""
+        trainer, step = self._trainer, self._trainer.state.global_step
+        there = read_seal(Path(str(trainer.args.output_dir)) / f"checkpoint-{step}")
+        if self._states is not None and there is None and trainer.accelerator.num_processes == 1:
+            of_python, of_numpy, of_torch, of_devices = self._states
+            random.setstate(of_python)
+            np.random.set_state(of_numpy)
+            torch.set_rng_state(of_torch)
+            torch.cuda.set_rng_state_all(of_devices)
+            trainer.save_the_last_batch()
+
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if not self._trainer.ends_batch:
             return
+        devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+        self._states = random.getstate(), np.random.get_state(), torch.get_rng_state(), devices
         signalled, accelerator = self.number is not None, self._trainer.accelerator
         if accelerator.num_processes > 1:
             flag: Any = accelerator.reduce(torch.tensor(float(signalled), device=accelerator.device), "sum")
@@ -69,18 +100,18 @@ class FinishTheBatch(TrainerCallback):
 
 @contextmanager
 def finishing_the_batch(trainer: DeltaTrainer) -> Iterator[None]:
-    """Let a first Ctrl-C or SIGTERM in the block wait for the end of the rollout batch, for `GRACE` seconds at most."""
+    """Let a first signal in the block wait for the end of the rollout batch (`GRACE` seconds at most, except for Ctrl-C)."""
     if threading.current_thread() is not threading.main_thread():  # only the main thread can set handlers
         yield
         return
-    before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, *ending_signals())}
     callback = FinishTheBatch(trainer, before)
     trainer.add_callback(callback)
     try:
         for number in before:
             signal.signal(number, callback.note)
         yield
-    except Exception:  # the signal may have ended another process of the group and so caused this
+    except (Exception, KeyboardInterrupt):  # the signal may have ended another process of the group and so caused this
         if callback.number is None:
             raise
     finally:
@@ -89,4 +120,5 @@ def finishing_the_batch(trainer: DeltaTrainer) -> Iterator[None]:
             signal.signal(number, handler)
         trainer.remove_callback(callback)
     if callback.number is not None:
+        callback.save_the_last_batch()
         callback.end()

@@ -175,9 +175,9 @@ def _step_of(checkpoint: Path) -> int:
 
 def disk_is_full(error: BaseException, folder: Path) -> bool:
     """Return whether an error comes from a full disk, for which torch and safetensors raise their own errors."""
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return True
-    if "No space left on device" in str(error):
+    if any(words in str(error) for words in ("No space left on device", "File too large")):
         return True
     saving = any(frame.f_code.co_name in _SAVES for frame, _ in traceback.walk_tb(error.__traceback__))
     return saving and shutil.disk_usage(folder).free < _LITTLE

@@ -68,6 +68,7 @@ class RunFolderCallback(TrainerCallback):
         self._step_began = 0.0
         self._step_seconds = 0.0
         self._steps_timed = 0
+        self._unused: list[Any] = []  # token sums of batches of which no step was taken: no checkpoint has them
 
     def attach(self, trainer: DeltaTrainer) -> None:
         """Start to record a trainer."""
@@ -94,7 +95,7 @@ class RunFolderCallback(TrainerCallback):
         """Add a batch to the token sums and, at sampled steps, write its rollouts."""
         if self.recorder is None:
             return
-        self.recorder.writer.tokens.add_sums(*batch.vocabulary.cpu().numpy())
+        self._unused.append(batch.vocabulary.cpu().numpy())
         if self.is_sampled(batch.step):
             self.recorder.write_rollouts(batch.step, self._responses(batch, self.recorder))
 
@@ -161,6 +162,8 @@ class RunFolderCallback(TrainerCallback):
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self._step_seconds += time.perf_counter() - self._step_began
         self._steps_timed += 1
+        while self._unused and self.recorder is not None:
+            self.recorder.writer.tokens.add_sums(*self._unused.pop(0))
 
     def on_log(self, args: Any, state: TrainerState, control: TrainerControl, **given: Any) -> None:
         logs: dict[str, Any] | None = given.get("logs")

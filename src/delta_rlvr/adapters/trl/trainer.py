@@ -289,6 +289,12 @@ class DeltaTrainer(GRPOTrainer):
         """Whether the pass that just ended was the last one over its rollout batch."""
         return self._step % self.passes_per_batch == 0
 
+    def save_the_last_batch(self) -> None:
+        """A checkpoint of where the last rollout batch ended. The one at work, from which nothing was learnt yet, is let go."""
+        self._step -= self._step % self.passes_per_batch
+        self._save_checkpoint(self.model, trial=None)
+        self.callback_handler.on_save(self.args, self.state, self.control)
+
     @property
     def planned_steps(self) -> int:
         """The number of optimizer steps of the whole training, also if it is given in epochs."""

@@ -44,7 +44,7 @@ def select(config: Mapping[str, Any], path: str, default: Any = None) -> Any:
     """Return the value at a dotted path, or `default` if a part of it is missing or null."""
     value: Any = config
     for part in path.split("."):
-        value = value.get(part) if value is not None else None
+        value = value.get(part) if isinstance(value, Mapping) else None
     return default if value is None else value
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 import os
 from collections.abc import Collection, Iterator, Sequence
@@ -17,12 +16,14 @@ from delta_rlvr.models import hub
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.sources.schemas import COLUMNS, KNOWN_SETS, FieldNames, Row, RowError, RowIds, reader
 from delta_rlvr.tasks.templates import LETTERS, Template
+from rlvr_graders.lines import numbered_lines
 
 _BATCH = 256  # rows of a Parquet file in memory at once: they may be long
 _MOST_OPTIONS = 10  # `grade_choice` reads the letters A to J
 
 ROW_FILES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".parquet")
 """The endings of files that hold rows."""
+_DATA_FILES = {".jsonl", ".gz", ".json", ".csv", ".parquet", ".arrow", ".txt", ".zip", ".zst"}
 
 
 def is_row_file(name: str) -> bool:
@@ -114,16 +115,23 @@ def check_is_data_set(name: str) -> None:
     """Refuse names that cannot be data sets of the hub: files without rows, and paths that do not exist."""
     path = Path(name).expanduser()
     if path.is_dir():
+        if not any(one.suffix in _DATA_FILES for one in path.rglob("*")):
+            rows = f"has no {', '.join(ROW_FILES)} file, and is no data set that `datasets` saved"
+            raise FileNotFoundError(f"{name}: the folder {rows}")
         return
     if path.is_file():
         raise ValueError(f"{name} is not a file of rows: give one that ends in {', '.join(ROW_FILES)}")
+    file, mark, setting = name.partition("&")
+    settings = f"; did you mean {f'{file}?{setting}'!r}?" if mark and is_row_file(file) else ""
     if (
         name.startswith((".", "/", "~"))
         or name.count("/") != 1
+        or settings
+        or (path.suffix and path.parent.is_dir() and near_file(path))
         or path.suffix in (".txt", ".tsv", ".xlsx", ".yaml", ".yml")
     ):
         raise FileNotFoundError(
-            f"{name}: there is no such file or folder{near_file(path)} (a data set of the hub is written as OWNER/NAME)"
+            f"{name}: there is no such file or folder{near_file(path)}{settings} (a data set of the hub is written as OWNER/NAME)"
         )
 
 
@@ -144,26 +152,13 @@ def _decoded(path: Path, rows: Iterator[tuple[str, Row]]) -> Iterator[tuple[str,
     try:
         yield from rows
     except UnicodeDecodeError as error:
-        with _open(path, "rb") as lines:
-            number = next(number for number, line in enumerate(lines, start=1) if not _is_utf8(line))
-        raise ValueError(f"{path}, line {number}: not UTF-8 ({error.reason}); save the file as UTF-8") from error
-
-
-def _open(path: Path, mode: str, **options: Any) -> Any:
-    return (gzip.open if path.suffix == ".gz" else open)(path, mode, **options)
-
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+        list(numbered_lines(path))  # which names the line
+        raise ValueError(f"{path}: not UTF-8 ({error.reason})") from error
 
 
 def _read_json(path: Path) -> Iterator[tuple[str, Row]]:
     """Read a list of objects, alone or as the only list in an object; or JSON Lines."""
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8-sig")
     try:
         rows = json.loads(text)
     except json.JSONDecodeError as error:
@@ -227,16 +222,13 @@ def _loaded(names: Sequence[str], columns: Collection[str | None] | None) -> lis
 
 def _read_json_lines(path: Path) -> Iterator[tuple[str, Row]]:
     """Yield (where, row) for each line that is not empty."""
-    with _open(path, "rt", encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            where = f"{path}, line {number}"
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise ValueError(f"{where}: not JSON ({error.msg} at column {error.colno})") from error
-            yield _checked(where, row)
+    for number, line in numbered_lines(path):
+        where = f"{path}, line {number}"
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{where}: not JSON ({error.msg} at column {error.colno})") from error
+        yield _checked(where, row)
 
 
 def _read_data_set(
@@ -258,6 +250,11 @@ def _read_data_set(
             with hub.little_patience():
                 loaded = datasets.load_dataset(source, subset, split=part)
         except Exception as error:  # the hub's libraries raise many kinds
+            if folder.is_dir():
+                first = str(error).partition("\n")[0]
+                raise ValueError(
+                    f"{source}: the folder could not be loaded as a data set ({first}); name one file in it"
+                ) from error
             raise ValueError(
                 f"{source}: the data set could not be loaded from the Hugging Face hub: {hub.reason(error)}"
             ) from error

@@ -1,0 +1,56 @@
+"""Output that may go away while a command is at work: a terminal that is closed, `| head`."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_GONE = (errno.EPIPE, errno.EIO)
+
+
+class _Lasting:
+    """A stream; what is written after its reader has gone is lost, and the work goes on."""
+
+    def __init__(self, stream: Any):
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        try:
+            return int(self._stream.write(text))
+        except OSError as error:
+            self._let_go(error)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError as error:
+            self._let_go(error)
+
+    def _let_go(self, error: OSError) -> None:
+        if error.errno not in _GONE:
+            raise error
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
+
+
+@contextmanager
+def lasting_output() -> Iterator[None]:
+    """Within it, standard output and standard error are such streams."""
+    before = sys.stdout, sys.stderr
+    lasting: Any = tuple(map(_Lasting, before))
+    sys.stdout, sys.stderr = lasting
+    try:
+        yield
+    finally:
+        for one in lasting:
+            one.flush()
+        sys.stdout, sys.stderr = before
