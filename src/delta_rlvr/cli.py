@@ -51,7 +51,7 @@ _HELP = {"-h", "--help"}
 
 def _meant(command: str) -> str:
     if command.startswith("-"):
-        return did_you_mean(command, ("--version", "--help")) or f"; options stand after one, as in: train {command}"
+        return did_you_mean(command, ("--version",)) or f"; options stand after one, as in: train {command}"
     return did_you_mean(command, COMMANDS)
 
 

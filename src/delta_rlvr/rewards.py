@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from delta_rlvr.files import is_number
 from rlvr_graders.extract import answer_line, last_boxed
 from rlvr_graders.functions import Columns, RewardFunction
 from rlvr_graders.verdict import Verdict
@@ -129,6 +130,11 @@ class WeightedReward(RewardFunction):
         super().__init__(name)
         if not parts:
             raise ValueError("parts is empty: give at least one (reward function, weight)")
+        for one in parts:
+            if not (isinstance(one, tuple | list) and len(one) == 2 and is_number(one[1])):
+                raise ValueError(
+                    f"parts holds {one!r:.80}: give pairs of a reward function and its weight, a finite number"
+                )
         self.parts = [(part, float(weight)) for part, weight in parts]
         self.names = [getattr(part, "__name__", type(part).__name__) for part, _ in self.parts]
         if len(set(self.names)) < len(self.names):

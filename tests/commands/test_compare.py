@@ -336,7 +336,7 @@ def test_each_run_by_itself_and_then_the_conclusion(one_by_one, tmp_path, capsys
 
 
 def test_a_run_that_fails_is_named_and_the_others_are_kept(tmp_path):
-    """The rate of the second method's runs breaks them: the rule gives infinite weights from its second batch on."""
+    """The rule of the second method's runs works on its trials, in the comparison and in the run, and not on what is sampled."""
     rule = tmp_path / "broken.py"
     rule.write_text(BROKEN)
     given = ["compare", "--methods", f"dapo,{rule}:Broken", "--seeds", 2, *OPTIONS, "--output", tmp_path / "runs"]
@@ -358,7 +358,9 @@ from delta_rlvr.credit import TokenRule, register
 @dataclass(frozen=True)
 class Broken(TokenRule):
     def weigh(self, batch):
-        raise ValueError("this rule does not work")
+        if int(batch.keys.min()) < 100:
+            raise ValueError("this rule does not work")
+        return batch.row.new_ones(len(batch.row)).float()
 """
 
 

@@ -103,7 +103,7 @@ def test_a_folder_variable_that_is_not_set(monkeypatch):
             [{"ask": "a", "gold": 1}],
             r"no question \(looked for problem, .*; it has ask, gold\); name its columns, as in 'aime25.jsonl\?question=COLUMN",
         ),
-        ([{"id": 1, "problem": "a", "answer": None}], r"line 1: it has no answer"),
+        ([{"id": 1, "problem": "a", "answer": None}], r"line 1: its answer is null"),
         ([{"id": 1, "problem": "a", "answer": 1}, "{oops"], "line 2: not JSON"),
         ([{"id": 1, "problem": "a", "answer": 1}], r"aime25 has 30 questions, but the data .* has 1"),
     ],

@@ -127,6 +127,9 @@ def test_weighted_reward_refuses_what_cannot_be_told_apart() -> None:
         WeightedReward([])
     with pytest.raises(ValueError, match="same name"):
         WeightedReward([(MathReward(), 1.0), (MathReward(), 2.0)])
+    for parts in ([MathReward()], [(MathReward(), float("nan"))]):
+        with pytest.raises(ValueError, match="give pairs of a reward function and its weight, a finite number"):
+            WeightedReward(parts)
     WeightedReward([(MathReward(), 1.0), (MathReward(name="again"), 2.0)])
 
 

@@ -111,7 +111,7 @@ def test_a_file_with_and_without_ids(tmp_path: Path) -> None:
         ),
         ([{"problem": "A", "answer": 1}, "", '{"problem": "B",'], r"bad\.jsonl, line 3: not JSON"),
         ([{"answer": 1}], r"line 1: it has no question"),
-        ([{"problem": "A", "answer": None}], r"line 1: it has no answer"),
+        ([{"problem": "A", "answer": None}], r"line 1: its answer is null \(answer\)$"),
         ([{"problem": "A", "answer": ""}], r"line 1: its answer is empty"),
         ([{"problem": "  ", "answer": 1}], r"line 1: its question is neither text nor"),
         (["[1, 2]"], r"line 1: expected an object .* got list"),
@@ -278,6 +278,12 @@ def test_files_and_folders_that_hold_no_rows(tmp_path, monkeypatch):
         (tmp_path / f"{place}.jsonl.gz").write_bytes(content)
         with pytest.raises(ValueError, match=f"{place}.jsonl.gz is not a whole gzip file"):
             get_task(f"{place}.jsonl.gz")
+    (tmp_path / "table.jsonl").write_text("question,answer\n1,1\n")
+    with pytest.raises(ValueError, match=r"table.jsonl, line 1: not JSON .*; it looks like CSV"):
+        get_task("table.jsonl")
+    (tmp_path / "null.jsonl").write_text('{"question": "1", "answer": null}\n')
+    with pytest.raises(ValueError, match=r"null.jsonl, line 1: its answer is null \(answer\)"):
+        get_task("null.jsonl")
     (tmp_path / "marked.jsonl").write_bytes(b"\xef\xbb\xbf" + b'{"question": "1", "answer": "1"}\n' * 20)
     assert load_problems("marked.jsonl", limit=1)[0].answer == "1"
 

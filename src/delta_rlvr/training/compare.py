@@ -22,6 +22,7 @@ from delta_rlvr.runs.layout import COMPARISON, EVALUATIONS
 from delta_rlvr.score_units import ScoreUnit, score_unit
 from delta_rlvr.tasks.custom_reward import custom_function
 from delta_rlvr.terminal import say
+from delta_rlvr.testing import try_rule
 from delta_rlvr.training.plan import Making, Plan, folder_name, place_of, runs_at_a_time, scored_info
 from delta_rlvr.training.progress import Teller
 from delta_rlvr.training.request import RunRequest
@@ -132,6 +133,8 @@ def compare(
     asked, request = request, request.but(resume=False)
     # Build them all, so that a method that cannot be trained is refused here, by name.
     built = [request.but(method=name, output=str(folder)).build() for name in methods]
+    for _, each in built:
+        try_rule(each.resolved_method.rule)
     options, config = built[0]
     if "eval_greedy" not in request.asked:
         request = request.but(eval_greedy=True)

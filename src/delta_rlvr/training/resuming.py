@@ -97,8 +97,9 @@ def saying_how_to_resume(folder: Path, compared: str = "") -> Iterator[None]:
             error.add_note(_kept(folder, compared) + ("" if compared else changed))
             raise
         free = shutil.disk_usage(folder).free // 2**20
+        full = "a file may not be so large (`ulimit -f`, a quota)" if "too large" in str(error) else "the disk is full"
         raise WorkFailed(
-            f"the disk is full ({free} MB left for {folder}): {_first_line(error)}; free some space, or set `save_total_limit`; "
+            f"{full} ({free} MB left for {folder}): {_first_line(error)}; free some space, or set `save_total_limit`; "
             f"{_kept(folder, compared)}"
         ) from error
 

@@ -234,9 +234,7 @@ def complete(config: DeltaTrainerConfig, options: TrainOptions, task: Task, say:
     if config.max_steps <= 0 and options.train_problems is None and not isinstance(task, ProblemSet):
         raise ValueError("give the length of the run: `steps`, or `train_problems` and `num_train_epochs`")
     check_model_name(options.model)
-    rule = config.resolved_method.rule
-    if type(rule).__module__.partition(".")[0] != __name__.partition(".")[0]:  # a user's
-        try_rule(rule)
+    try_rule(config.resolved_method.rule)
     if config.push_to_hub and not hub_answers():
         raise ValueError("push_to_hub=True: huggingface.co does not answer, or HF_HUB_OFFLINE is set")
     if config.max_completion_length is None:

@@ -227,7 +227,10 @@ def _read_json_lines(path: Path) -> Iterator[tuple[str, Row]]:
         try:
             row = json.loads(line)
         except json.JSONDecodeError as error:
-            raise ValueError(f"{where}: not JSON ({error.msg} at column {error.colno})") from error
+            like_csv = (
+                "; it looks like CSV: name the file so" if number == 1 and "," in line and "{" not in line else ""
+            )
+            raise ValueError(f"{where}: not JSON ({error.msg} at column {error.colno}){like_csv}") from error
         yield _checked(where, row)
 
 

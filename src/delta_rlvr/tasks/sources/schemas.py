@@ -197,6 +197,8 @@ def pick(row: Row, name: str | None, usual: Sequence[str], what: str) -> Any:
     for candidate in tried:
         if row.get(candidate) is not None:
             return row[candidate]
+    if null := [str(one) for one in tried if one in row]:
+        raise RowError(f"its {what} is null ({', '.join(null)})")
     near = did_you_mean(name, map(str, row)) if name is not None else ""
     raise RowError(
         f"it has no {what}{near} (looked for {', '.join(map(str, tried))}; it has {', '.join(map(str, row))})",
