@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
 
-_OURS = (b'{"where": ', b"<title>What a grader costs ")
+_OURS = (b'{"where": ', b"<title>How graders disagree on ")
 """What our files of verdicts and our pages have near their beginning."""
 
 
