@@ -367,6 +367,8 @@ class _Reader(Source):
         if f"u{word}" in CASED and out[-1:] == ["\\mu"]:
             out[-1] = as_word("u" + word)
             return
+        if inner[-1:] == ["\\Omega"] and len(inner) < 3 and self.is_ohm([*out, *inner[:-1]]):  # \mathrm{k\Omega}
+            inner = [as_word(spelling.OHMS.get(inner[0], "") + "ohm")]
         before = out[:-1] if out[-1:] == ["/"] else out
         after_value = self.in_unit or (
             bool(before) and (before[-1][0].isdigit() or before[-1] in ("}", ")", "\\degree"))

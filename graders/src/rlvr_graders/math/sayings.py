@@ -105,7 +105,7 @@ def as_formula(tokens: Tokens) -> Tokens:
 def _numbered(tokens: Tokens) -> Tokens:
     """The fourth quadrant, 4th quadrant and quadrant IV as quadrant 4."""
     words = [word_of(token) for token in tokens]
-    if words[0] == "the":
+    if words[0] == "the" and tokens[1:]:
         tokens, words = tokens[1:], words[1:]
     if len(tokens) == 2 and words[0] in PLACES and words[1]:
         return (tokens[1], str(PLACES[words[0]]))

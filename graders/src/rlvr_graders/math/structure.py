@@ -238,22 +238,23 @@ def _lettered(tokens: Tokens) -> list[tuple[Tokens, Tokens]]:
     """The parts behind (a), (b), (c) or (i), (ii), (iii)."""
     tokens = tuple(token for token in tokens if word_of(token) != "part")
     for names in ("a b c d e f", "i ii iii iv", "1 2 3 4"):
-        spans: list[tuple[int, int]] = []
+        spans: list[tuple[int, int, str]] = []
         for name in names.split():
-            last = spans[-1][1] if spans else 0
+            last = spans[-1][1] if spans and not spans[0][0] else 0
             marks = ("(", *name, ")"), ("(", f"\\text{{{name}}}", ")")
             found = (
                 (at, at + len(m)) for at in range(last, len(tokens)) for m in marks if tokens[at : at + len(m)] == m
             )
             span = next(found, (-1, 0))
-            if span[0] < 0 or (not spans and span[0]):
+            if span[0] < 0:
                 break
-            spans.append(span)
-        if len(spans) > 1:
-            ends = [*(start for start, _ in spans[1:]), len(tokens)]
+            spans.append((*span, name))
+        spans.sort()
+        if len(spans) > 1 and not spans[0][0]:
+            ends = [*(start for start, _, _ in spans[1:]), len(tokens)]
             return [
                 ((f"\\text{{({name})}}",), bare(tokens[start:end]))
-                for name, (_, start), end in zip(names.split(), spans, ends, strict=False)
+                for (_, start, name), end in zip(spans, ends, strict=True)
             ]
     return []
 
