@@ -27,7 +27,8 @@ _COMMUTATOR = re.compile(r"\[ ([A-Z]|\\hat \{ \S+ \}) , ([A-Z]|\\hat \{ \S+ \}) 
 
 def in_one_notation(expected: Tokens, reading: Tokens) -> tuple[Tokens, Tokens]:
     """Both sides, where one has such a notation and the other has not, in the notation of one."""
-    if _MARKS.isdisjoint(expected) and _MARKS.isdisjoint(reading):
+    is_numbered = reading[2:3] == ("=",) and reading[0].isalpha() and reading[1].isdigit()  # x1 = 5
+    if _MARKS.isdisjoint(expected) and _MARKS.isdisjoint(reading) and not is_numbered:
         return expected, reading
     if len(expected) + len(reading) > _LONGEST or " " in expected or " " in reading:
         return expected, reading
@@ -41,7 +42,7 @@ def in_one_notation(expected: Tokens, reading: Tokens) -> tuple[Tokens, Tokens]:
         expected, reading = (_replaced(_STARRED, r"\\overline { \1 }", side) for side in (expected, reading))
     if "[" in found and "-" in found:
         expected, reading = _without_commutators(expected, reading), _without_commutators(reading, expected)
-    if ("_" in expected) != ("_" in reading):
+    if is_numbered or ("_" in expected) != ("_" in reading):
         expected, reading = _indexed(expected, reading), _indexed(reading, expected)
     return expected, reading
 
@@ -72,8 +73,8 @@ def _derivatives(tokens: Tokens, functions: set[str]) -> Tokens:
     text = _OPERATOR.sub(r"\\frac { \1\2 \4 } { \3 }", text)
     text = _SHORT_PARTIAL.sub(lambda m: _partial(m[3], m[1].split() * int(m[2] or 1)), text)
     for name in functions:
-        index = re.search(rf"(?<![^ ]){name} _ \{{ ([a-z](?: [a-z])?) \}}", text)
-        text = text.replace(index[0], _partial(name, index[1].split())) if index else text
+        for index in re.finditer(rf"(?<![^ ]){name} _ \{{ ([a-z](?: [a-z])?) \}}", text):
+            text = text.replace(index[0], _partial(name, index[1].split()))
     return tuple(text.split())
 
 

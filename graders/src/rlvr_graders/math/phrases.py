@@ -91,6 +91,8 @@ _NOTES = listed(
 _REJECTED = listed(
     "rejected reject discarded discard extraneous invalid excluded ignored not cannot doesn't isn't can't"
 )
+_NOT = listed("not cannot doesn't isn't can't")
+_KEPT = listed("accepted accept valid kept keep ok")
 _OTHERWISE = _DENIALS | listed(
     "if when where for only assuming provided given with mod base plus minus times more less fewer short true right added taken and "
     "also but "
@@ -156,7 +158,6 @@ def speaks(tokens: Tokens) -> bool:
 def plain_statement(tokens: Tokens) -> Tokens:
     """The answer without what is said before and behind it."""
     for reading in (
-        _accepted,
         _directed,
         _compared,
         _without_signature,
@@ -169,21 +170,27 @@ def plain_statement(tokens: Tokens) -> Tokens:
     return _without_note(_without_tail(_without_lead(tokens)))
 
 
-def _accepted(tokens: Tokens) -> Tokens:
+def accepted(tokens: Tokens) -> Tokens:
     """Of "x = 5 or x = -2 (rejected)" what is not rejected."""
     if "(" not in tokens or _BETWEEN.isdisjoint(tokens) or _REJECTED.isdisjoint(map(word_of, tokens)):
         return tokens
     parts = filled(tokens, _BETWEEN)
-    kept = [part for part in parts if not _is_rejected(part)]
+    notes = [_note(part) for part in parts]
+    kept = [
+        part[: last_bracket(part)] if note <= _KEPT and note else part
+        for part, note in zip(parts, notes, strict=True)
+        if _REJECTED.isdisjoint(note) or (note & _NOT and note & (_REJECTED - _NOT))  # not rejected
+    ]
     if not 0 < len(kept) < len(parts):
         return tokens
     return tuple(token for part in kept for token in (",", *part))[1:]
 
 
-def _is_rejected(part: Tokens) -> bool:
+def _note(part: Tokens) -> set[str]:
+    """The words of the bracket that a part ends with, where it holds nothing else."""
     start = last_bracket(part)
-    words = [word_of(token) for token in part[start + 1 : -1]] if start else []
-    return bool(words) and all(words) and not _REJECTED.isdisjoint(words) and "only" not in words
+    words = {word_of(token) for token in part[start + 1 : -1]} if start else set()
+    return set() if "" in words else words
 
 
 def _directed(tokens: Tokens) -> Tokens:

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import pairwise, permutations, product
 
 from .numerals import in_digits
-from .phrases import Ranges, plain_statement, speaks, take_conditions
+from .phrases import Ranges, accepted, plain_statement, speaks, take_conditions
 from .sayings import as_formula
 from .tokens import (
     CLOSERS,
@@ -118,7 +118,7 @@ def read(tokens: Tokens) -> Node:
         return _single(tokens)
     says = speaks(tokens)
     if says:
-        tokens = as_formula(tokens)
+        tokens = accepted(as_formula(tokens))
     if (parts := _labelled(tokens)) is not None:
         return Node("list", tuple(_EXTREMES.get(token, token) for token in tokens), parts, form="and")
     if says:

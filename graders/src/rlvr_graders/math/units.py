@@ -56,6 +56,7 @@ _CHANGES = {
     "gain": "profit",
 }
 """What is said of a percentage: in which direction it changes."""
+_CHANGED = frozenset({*_CHANGES.values(), "loss"})
 _SYNONYMS = {"anticlockwise": "counterclockwise", "counter-clockwise": "counterclockwise", "bce": "bc", "ce": "ad"}
 _SYNONYMS |= {f"{way}ward{end}": way for way in ("up", "down", "left", "right") for end in ("", "s")}
 _EACH = listed("a an each every")
@@ -108,6 +109,8 @@ def units_conflict(one: Unit, other: Unit, *, counts_matter: bool = False) -> bo
     """
     if NO_UNIT in (one, other) or one == other:
         return False
+    if one.is_percent and not one.words and other.is_percent and _CHANGED.issuperset(other.words):
+        return False  # 20 % is asked, by which a price has changed
     if _DIRECTIONS & (set(one.words) ^ set(other.words)):
         return True
     if one.is_percent != other.is_percent and any(_counts(unit) for unit in (one, other) if not unit.measure):
@@ -174,6 +177,14 @@ def _of_money(tokens: Tokens, currency: Measure) -> tuple[Tokens, Measure]:
     signs = _MONEY.intersection(tokens)
     names = {*dict(currency), *(SIGNS[sign] for sign in signs)}
     many = len(currency) + sum(token in signs for token in tokens) > 1
+    operators = {"\\cdot", "/", "\\frac", "^", "+", "-"}.intersection(tokens)
+    if (
+        len(names) == 1
+        and many
+        and operators in ({"/"}, {"\\frac"})
+        and len(currency) + len([t for t in tokens if t in signs]) == 2
+    ):
+        return tuple(token for token in tokens if token not in signs), ()  # \$20 / \$40
     if len(names) > 1 or (many and not {"\\cdot", "/", "\\frac", "^"}.isdisjoint(tokens)):
         return tokens, currency
     return tuple(token for token in tokens if token not in signs), ((names.pop(), 1),)
