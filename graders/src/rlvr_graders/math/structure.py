@@ -204,7 +204,7 @@ def _members(tokens: Tokens) -> tuple[Node, ...]:
 
 def _labelled(tokens: Tokens) -> tuple[Node, ...] | None:
     """The parts of "center (2, 3), radius 5", of "Alice has 5 and Bob 3" and of "(a) 5 (b) 3", each as label = value."""
-    sides = _lettered(tokens) if "(" in tokens[:2] else []
+    sides = _lettered(tokens) if "(" in tokens[:2] or tokens[1:2] == (")",) else []
     if not sides:
         if _SEPARATORS.isdisjoint(tokens) or not any(is_word(token) or token in _EXTREMES for token in tokens):
             return None
@@ -237,11 +237,12 @@ def _label(part: Tokens) -> tuple[Tokens, Tokens]:
 def _lettered(tokens: Tokens) -> list[tuple[Tokens, Tokens]]:
     """The parts behind (a), (b), (c) or (i), (ii), (iii)."""
     tokens = tuple(token for token in tokens if word_of(token) != "part")
+    opening = ("(",) if "(" in tokens[:2] else ()  # a) 2, b) 3
     for names in ("a b c d e f", "i ii iii iv", "1 2 3 4"):
         spans: list[tuple[int, int, str]] = []
         for name in names.split():
             last = spans[-1][1] if spans and not spans[0][0] else 0
-            marks = ("(", *name, ")"), ("(", f"\\text{{{name}}}", ")")
+            marks = (*opening, *name, ")"), (*opening, f"\\text{{{name}}}", ")")
             found = (
                 (at, at + len(m)) for at in range(last, len(tokens)) for m in marks if tokens[at : at + len(m)] == m
             )
