@@ -392,7 +392,7 @@ class _Reader(Source):
         before, self.in_unit = self.in_unit, name == "frac" and bool(out) and out[-1][0].isdigit()
         arguments = [self.argument() for _ in range(spelling.ARGUMENTS[name])]
         self.in_unit = before
-        if name == "hat" and arguments[0][0][-2:].strip("}") in _BASIS and len(arguments[0]) == 1:
+        if name == "hat" and len(arguments[0]) == 1 and arguments[0][0][-2:].strip("}") in _BASIS:
             out.append(f"\\vec{{{arguments[0][0][-2:].strip('}')}}}")
             return
         if name == "frac" and all(map(is_unit, arguments)):
