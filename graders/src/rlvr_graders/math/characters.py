@@ -159,7 +159,7 @@ def digits_joined(text: str, *, thousands: bool) -> str:
         if "re" in text:
             text = _PERIOD_IN_WORDS.sub(lambda m: f"{m[1]}\\overline{{{m[2] or m[3]}}}", text)
         text = _PERIOD_IN_BRACKETS.sub(r"\1\\overline{\2}", text) if _PERIOD_IN_BRACKETS.fullmatch(text) else text
-    if "{" in text and ("e" in text or "E" in text):
+    if "{" in text and any(part in text for part in ("{e", "{E", "e{", "E{", "\\rm ")):
         text = _UPRIGHT_EXPONENT.sub(_power_of_ten, text)
     text = re.sub(r"(?<=[0-9])\{,\}(?=[0-9])", ".", text)  # what is left of {,} is a decimal comma: 3{,}14
     if _SPACED_GROUPS.fullmatch(text):
