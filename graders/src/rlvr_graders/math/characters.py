@@ -21,6 +21,7 @@ _TEX_GROUPS = re.compile(r"(?<![\d.])\d{1,3}(?:(?:\\[,;:! ]|~|\{,\}|,\s*\\!)\s*\
 _SPACED_GROUPS = re.compile(r"\s*-?\d{1,3}(?: \d{3})+(?:\.\d+|,\d{1,2})?\s*", re.ASCII)
 _QUOTED_GROUPS = re.compile(r"(?<![\d.'_])\d{1,3}(?:['_]\d{3})+(?![\d'_])", re.ASCII)
 _INDIAN_GROUPS = re.compile(r"(?<![\d.,])\d{1,2}(?:,\d{2})+,\d{3}(?![\d,])", re.ASCII)
+_TEX_INDIAN_GROUPS = re.compile(r"(?<![\d.,}])\d{1,2}(?:(?:\\,|\{,\})\d{2})+(?:\\,|\{,\})\d{3}(?![\d,{])", re.ASCII)
 _EUROPEAN = re.compile(r"(\s*-?(?:\\?[$]|€|£)?\s*)(\d{1,3}(?:\.\d{3})+)(?:(?:,|\{,\})(\d+))?(\D*)", re.ASCII)
 _PERIOD_IN_BRACKETS = re.compile(r"((?:.*=)?\s*-?\d+\.\d*)\((\d{1,30})\)\s*", re.ASCII)
 _RAISED_FRACTION = re.compile(r"\^(?:\{(\d+)\}|(\d))\s*/\s*_(?:\{(\d+)\}|(\d))", re.ASCII)
@@ -34,7 +35,9 @@ _PERIOD_IN_WORDS = re.compile(
 _PREFIXED = re.compile(r"(?<![\w.])0(?:[xX]([0-9A-Fa-f]+)|[bB]([01]+)|[oO]([0-7]+))(?!\w)", re.ASCII)
 """0x2B, 0b101 and 0o17, as programs have numbers in other bases."""
 _UPRIGHT_EXPONENT = re.compile(
-    r"(?<=[0-9])\s*\\(?:text|mathrm)\{\s*[eE]([-+]?[0-9]*)\}\s*([-+]?[0-9]+|)(?![0-9])", re.ASCII
+    r"(?<=[0-9])(?:\s|\\[,;:!])*(?:\\(?:text|mathrm|textrm|operatorname)\{\s*[eE](?:([-+]?[0-9]+)(?:\}|(?=\s))|([-+]?)\})|\{\\rm\s+[eE]\}|[eE](?=\{))"
+    r"(?:\s|\\[,!])*(?:\{([-+]?[0-9]+)\}|([-+]?[0-9]+)(?![0-9])|)",
+    re.ASCII,
 )
 _MARKED = re.compile(rf"(?<![^\W\d_])([^\W\d_])([{''.join(MARKS)}])(?![^\W\d_])")
 _PERIOD = re.compile("(?:[0-9][\u0304\u0305\u0307])+")
@@ -144,6 +147,8 @@ def _plain(character: str) -> str:
 
 def digits_joined(text: str, *, thousands: bool) -> str:
     r"""Long numbers in one piece: 10,\!080, 1{,}234, 1\,234, 1 234; with `thousands` also 1,234."""
+    if "{,}" in text or "\\," in text:
+        text = _TEX_INDIAN_GROUPS.sub(lambda m: re.sub(r"[^0-9]", "", m[0]), text)
     text = _TEX_GROUPS.sub(lambda m: re.sub(r"[^0-9]", "", m[0]), text)
     if "'" in text or "_" in text:
         text = _QUOTED_GROUPS.sub(lambda m: re.sub(r"[^0-9]", "", m[0]), text)
@@ -154,8 +159,8 @@ def digits_joined(text: str, *, thousands: bool) -> str:
         if "re" in text:
             text = _PERIOD_IN_WORDS.sub(lambda m: f"{m[1]}\\overline{{{m[2] or m[3]}}}", text)
         text = _PERIOD_IN_BRACKETS.sub(r"\1\\overline{\2}", text) if _PERIOD_IN_BRACKETS.fullmatch(text) else text
-    if "{e" in text or "{E" in text:
-        text = _UPRIGHT_EXPONENT.sub(r"e\1\2", text)
+    if "{" in text and any(part in text for part in ("{e", "{E", "e{", "E{", "\\rm ")):
+        text = _UPRIGHT_EXPONENT.sub(_power_of_ten, text)
     text = re.sub(r"(?<=[0-9])\{,\}(?=[0-9])", ".", text)  # what is left of {,} is a decimal comma: 3{,}14
     if _SPACED_GROUPS.fullmatch(text):
         return text.replace(" ", "").replace(",", ".")
@@ -163,6 +168,18 @@ def digits_joined(text: str, *, thousands: bool) -> str:
         return text
     text = _INDIAN_GROUPS.sub(lambda m: m[0].replace(",", ""), text)
     return _GROUPS.sub(lambda m: m[0] if _in_list(text, m.start()) else m[0].replace(",", ""), text)
+
+
+def _power_of_ten(match: re.Match[str]) -> str:
+    r"""3.2\mathrm{e}{-19} with its power of ten. 2\mathrm{e}-1 is twice Euler's number, less one."""
+    within, sign, braced, beside = match.groups()
+    is_whole = re.search(r"\.\d{1,40}$", match.string[max(0, match.start() - 41) : match.start()]) is None
+    exponent = within or braced or ("" if is_whole and (beside or "")[:1] == "-" else beside)
+    exponent = f"{sign or ''}{exponent}" if exponent else ""
+    if not exponent:
+        return match[0]
+    rest = "\\text{" if within and "}" not in match[0] else ""
+    return f"\\cdot 10^{{{exponent}}}{rest}"
 
 
 def has_thousands(raw: str) -> bool:

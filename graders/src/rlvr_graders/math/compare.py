@@ -21,6 +21,7 @@ from .families import renamed, whole_turns, without_constant_word
 from .latex import tokens_of
 from .leaves import Algebra, Judge, UnreadableReference, reference_expression, same_leaf
 from .moments import same_moment
+from .notations import in_one_notation
 from .parts import whole
 from .phrases import same_ranges, subject
 from .relations import (
@@ -101,6 +102,7 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
             expected, reading = _same_bold(expected, reading), _same_bold(reading, expected)
         if not _BASIS.isdisjoint(expected) or not _BASIS.isdisjoint(reading):
             expected, reading = with_basis(expected, reading), with_basis(reading, expected)
+        expected, reading = in_one_notation(expected, reading)
         asked = read(expected)
     except UnreadableAnswer as error:
         return f"{UNREADABLE_REFERENCE}: {error}"

@@ -367,6 +367,8 @@ class _Reader(Source):
         if f"u{word}" in CASED and out[-1:] == ["\\mu"]:
             out[-1] = as_word("u" + word)
             return
+        if inner[-1:] == ["\\Omega"] and len(inner) < 3 and self.is_ohm([*out, *inner[:-1]]):  # \mathrm{k\Omega}
+            inner = [as_word(spelling.OHMS.get(inner[0], "") + "ohm")]
         before = out[:-1] if out[-1:] == ["/"] else out
         after_value = self.in_unit or (
             bool(before) and (before[-1][0].isdigit() or before[-1] in ("}", ")", "\\degree"))
@@ -390,7 +392,7 @@ class _Reader(Source):
         before, self.in_unit = self.in_unit, name == "frac" and bool(out) and out[-1][0].isdigit()
         arguments = [self.argument() for _ in range(spelling.ARGUMENTS[name])]
         self.in_unit = before
-        if name == "hat" and arguments[0][0][-2:].strip("}") in _BASIS and len(arguments[0]) == 1:
+        if name == "hat" and len(arguments[0]) == 1 and arguments[0][0][-2:].strip("}") in _BASIS:
             out.append(f"\\vec{{{arguments[0][0][-2:].strip('}')}}}")
             return
         if name == "frac" and all(map(is_unit, arguments)):

@@ -37,7 +37,7 @@ _TABLE = """
 1200 month: century century centuries
 12000 month: millennium millennium millennia millenniums
 1 mass: gram g gram grams gramme grammes
-1000000 mass: tonne tonne tonnes metricton metrictons
+1000000 mass: tonne t tonne tonnes metricton metrictons
 1 ton: ton ton tons
 453.59237 mass: pound lb lbs pound pounds
 28.349523125 mass: ounce oz ounce ounces

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import pairwise
 
 import mpmath
 from mpmath import mp
@@ -63,13 +64,31 @@ def _agree(expected: Expression, given: Expression) -> bool:
 
 
 def _are_of_matrices(*expressions: Expression) -> bool:
-    """Whether all letters are capitals, in products with an inverse or a transpose: then their order matters."""
+    """Whether letters stand in products whose order matters: AB and BA, or capitals alone with an inverse or a transpose."""
+    pairs = _neighbours(expressions[0])
+    if any(one != two and (two, one) in pairs for one, two in pairs):
+        return True
     names = frozenset().union(*map(symbols, expressions))
     if len(names) < 2 or not all(len(name) == 1 and name.isupper() for name in names):
         return False
     powers = (("number", Fraction(-1)), ("-", ("number", Fraction(1))), ("symbol", "T"))
     is_inverse = any(mentions(expression, power) for expression in expressions for power in powers)
     return is_inverse and not any(has_head(expression, frozenset({"/"})) for expression in expressions)
+
+
+def _neighbours(expression: Expression) -> set[tuple[Expression, Expression]]:
+    """Capitals, or letters with hats, that follow each other in a product."""
+    found: set[tuple[Expression, Expression]] = set()
+    if expression[0] == "*":
+        bases = [part[1] if part[0] == "^" else part for part in expression[1:]]
+        found = {(one, two) for one, two in pairwise(bases) if _is_operator(one) and _is_operator(two)}
+    inner = (_neighbours(part) for part in expression[1:] if isinstance(part, tuple))
+    return found.union(*inner)
+
+
+def _is_operator(expression: Expression) -> bool:
+    is_capital = expression[0] == "symbol" and (expression[1][0].isupper() or expression[1].startswith("\\hat"))
+    return is_capital or expression[:2] == ("apply", "\\hat")
 
 
 def _in_space(expression: Expression) -> Expression:
@@ -82,8 +101,9 @@ def _in_space(expression: Expression) -> Expression:
 
 
 def _of_matrices(expression: Expression) -> Expression:
-    if expression[0] == "symbol":
-        return ("symbol", f"\\mathbf{{{expression[1]}}}")
+    if _is_operator(expression):
+        name = expression[1] if expression[0] == "symbol" else f"\\hat{expression[2]}"
+        return ("symbol", f"\\mathbf{{{name}}}")
     parts = [_of_matrices(part) if isinstance(part, tuple) else part for part in expression[1:]]
     if expression[0] == "^" and expression[2] == ("symbol", "T"):
         return ("transpose", parts[0])

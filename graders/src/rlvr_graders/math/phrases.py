@@ -55,13 +55,28 @@ _COMPARED = {
     tuple(said.split()): sign
     for sign, phrases in (
         ("\\ge", ("greater than or equal to", "at least", "no less than", "not less than", "no fewer than")),
-        ("\\le", ("less than or equal to", "at most", "no more than", "not more than", "no greater than")),
+        (
+            "\\le",
+            (
+                "less than or equal to",
+                "at most",
+                "no more than",
+                "not more than",
+                "no greater than",
+                "not greater than",
+            ),
+        ),
         (">", ("greater than", "more than", "strictly greater than", "strictly more than")),
         ("<", ("less than", "strictly less than", "fewer than")),
     )
     for said in phrases
 }
 _LONGEST_COMPARISON = 6
+_DIRECTIONS = re.compile(
+    r"(increase|decrease|profit|loss|gain)[sd]?|(up|down|rise|drop|fall|decline|growth|reduction)s?"
+)
+_NUMBERS_OF_ALL = listed("real reals number numbers values")
+_ALL_REALS = _NUMBERS_OF_ALL | listed("all the any every that are which is")
 _ORDER = (("<",), (">",), ("\\le",), ("\\ge",))
 _YEAR = listed("in the year")
 _STATEMENTS = listed("statements statement options choices parts both only")
@@ -73,7 +88,11 @@ _NOTES = listed(
     "since because approximately approx rounded reject rejecting discard discarding ignoring excluding as attained achieved "
     "reached double triple repeated multiplicity"
 )
-_REJECTED = listed("rejected discarded extraneous invalid excluded ignored not cannot doesn't isn't can't")
+_REJECTED = listed(
+    "rejected reject discarded discard extraneous invalid excluded ignored not cannot doesn't isn't can't"
+)
+_NOT = listed("not cannot doesn't isn't can't")
+_KEPT = listed("accepted accept valid kept keep ok")
 _OTHERWISE = _DENIALS | listed(
     "if when where for only assuming provided given with mod base plus minus times more less fewer short true right added taken and "
     "also but "
@@ -131,6 +150,7 @@ def speaks(tokens: Tokens) -> bool:
     return (
         tokens[0] in _LEADING_SIGNS
         or not _SPEAKING.isdisjoint(tokens)
+        or (tokens[-1] == ")" and "=" in tokens)
         or any(token.startswith("\\text{") for token in tokens)
     )
 
@@ -150,21 +170,55 @@ def plain_statement(tokens: Tokens) -> Tokens:
     return _without_note(_without_tail(_without_lead(tokens)))
 
 
+def accepted(tokens: Tokens) -> Tokens:
+    """Of "x = 5 or x = -2 (rejected)" what is not rejected."""
+    if "(" not in tokens or _BETWEEN.isdisjoint(tokens) or _REJECTED.isdisjoint(map(word_of, tokens)):
+        return tokens
+    parts = filled(tokens, _BETWEEN)
+    notes = [_note(part) for part in parts]
+    kept = [
+        part[: last_bracket(part)] if note <= _KEPT and note else part
+        for part, note in zip(parts, notes, strict=True)
+        if _REJECTED.isdisjoint(note) or (note & _NOT and note & (_REJECTED - _NOT))  # not rejected
+    ]
+    if not 0 < len(kept) < len(parts):
+        return tokens
+    return tuple(token for part in kept for token in (",", *part))[1:]
+
+
+def _note(part: Tokens) -> set[str]:
+    """The words of the bracket that a part ends with, where it holds nothing else."""
+    start = last_bracket(part)
+    words = {word_of(token) for token in part[start + 1 : -1]} if start else set()
+    return set() if "" in words else words
+
+
 def _directed(tokens: Tokens) -> Tokens:
     """A decrease of 20 % as 20 % decrease."""
     said = tokens[1:] if word_of(tokens[0]) in ("a", "an") else tokens
+    if len(said) > 1 and said[-1] == "%" and said[1][0].isdigit() and word_of(said[0]) in ("up", "down"):
+        return (*said[1:], said[0])
     if len(said) < 3 or word_of(said[1]) not in ("of", "by"):
         return tokens
-    direction = re.fullmatch(r"(increase|decrease|profit|loss|gain)[sd]?", word_of(said[0]))
-    return (*said[2:], f"\\text{{{direction[1]}}}") if direction else tokens
+    direction = _DIRECTIONS.fullmatch(word_of(said[0]))
+    is_change = direction and (direction.lastindex == 1 or "%" in said)
+    return (*said[2:], f"\\text{{{direction[direction.lastindex or 0]}}}") if direction and is_change else tokens
 
 
 def _compared(tokens: Tokens) -> Tokens:
     r"""x is at least 2 as x \ge 2, and at least 2 as \ge 2."""
     start = 2 if tokens[0].isalpha() and tokens[1:2] == ("\\text{is}",) else 0
+    end = next((at for at, token in enumerate(tokens) if word_of(token) not in _ALL_REALS), 0)
+    if _NUMBERS_OF_ALL.intersection(map(word_of, tokens[:end])) and _is_compared(tokens[end:]):
+        tokens = tokens[end:]  # all real numbers at most 2
     words = tuple(word_of(token) for token in tokens[start : start + _LONGEST_COMPARISON])
     said = next((said for said in _COMPARED if words[: len(said)] == said), ())
     return (*tokens[: start // 2], _COMPARED[said], *tokens[start + len(said) :]) if said else tokens
+
+
+def _is_compared(tokens: Tokens) -> bool:
+    words = tuple(word_of(token) for token in tokens[:_LONGEST_COMPARISON])
+    return tokens[0] in ("<", ">", "\\le", "\\ge") or any(words[: len(said)] == said for said in _COMPARED)
 
 
 def _without_signature(tokens: Tokens) -> Tokens:
@@ -197,8 +251,8 @@ def _of_choices(tokens: Tokens) -> Tokens:
 def _approximation(tokens: Tokens) -> Tokens:
     r"""x (\approx 0.83) and x \text{ or approximately } 0.83 as x \approx 0.83."""
     start = last_bracket(tokens)
-    if start and tokens[start + 1] == "\\approx":
-        return (*tokens[:start], *tokens[start + 1 : -1])
+    if start and tokens[start + 1] in ("\\approx", "=") and len(tokens) > start + 3:
+        return (*tokens[:start], *tokens[start + 1 : -1])  # (= 0.375)
     if start and word_of(tokens[start + 1]) in _ROUNDED and tokens[start + 2][0].isdigit():
         return (*tokens[:start], "\\approx", *tokens[start + 2 : -1])
     for index in range(1, len(tokens) - 1):

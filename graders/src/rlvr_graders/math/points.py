@@ -55,7 +55,7 @@ def _width(name: str, names: Sequence[str], expressions: Sequence[Expression]) -
         return 3
     if name.startswith("\\mathbf{"):
         return 9
-    if name[0] not in "zw":
+    if name[0] not in "zw" and name not in ("\\psi", "\\Psi"):
         return 1
     is_plane = any(has_head(e, _COMPLEX) or mentions(e, ("constant", "i")) for e in expressions)
     of_size = any(mentions(e, ("abs", ("symbol", name))) or has_head(e, frozenset({"abs"})) for e in expressions)

@@ -14,9 +14,12 @@ from .tokens import Tokens, is_word, word_of
 _TABLE = r"""
 N is [strictly] between A and B exclusive -> A < N < B
 N is|lies strictly between A and B -> A < N < B
-[strictly] between A and B exclusive -> A < \kappa < B
-strictly between A and B -> A < \kappa < B
-between A and B inclusive -> A \le \kappa \le B
+[all] [real] [numbers] [strictly] between A and B exclusive -> A < \kappa < B
+[all] [real] [numbers] strictly between A and B -> A < \kappa < B
+[all] [real] [numbers] between A and B inclusive -> A \le \kappa \le B
+[all] [real] [numbers] from A to B inclusive -> A \le \kappa \le B
+N or more|greater|higher -> \ge N
+N or less|fewer|lower -> \le N
 N leaves [a|the] remainder [of] A when|upon divided|division by B -> N \equiv A \mod { B }
 leaves|leaving [a|the] remainder [of] A when|upon divided|division by B -> A \mod { B }
 N is [a] multiple of A -> N \equiv 0 \mod { A }
@@ -93,6 +96,8 @@ def as_formula(tokens: Tokens) -> Tokens:
     words = {word_of(token) or token for token in tokens}
     if _ALL_KEYS.isdisjoint(words):
         return tokens
+    if words & {"inclusive", "exclusive"} and tokens[-2] == ",":
+        tokens = (*tokens[:-2], tokens[-1])
     text = "".join(f"'{token[6:-1]} " if is_word(token) else f"{token} " for token in tokens if token != " ")
     for keys, pattern, written in _SAYINGS:
         match = None if keys.isdisjoint(words) else pattern.fullmatch(text)
@@ -105,7 +110,7 @@ def as_formula(tokens: Tokens) -> Tokens:
 def _numbered(tokens: Tokens) -> Tokens:
     """The fourth quadrant, 4th quadrant and quadrant IV as quadrant 4."""
     words = [word_of(token) for token in tokens]
-    if words[0] == "the":
+    if words[0] == "the" and tokens[1:]:
         tokens, words = tokens[1:], words[1:]
     if len(tokens) == 2 and words[0] in PLACES and words[1]:
         return (tokens[1], str(PLACES[words[0]]))

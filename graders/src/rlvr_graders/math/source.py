@@ -94,8 +94,10 @@ class Source:
 
     def is_ohm(self, out: list[str]) -> bool:
         r"""Whether \Omega stands behind a number, perhaps with a prefix, and ends the answer."""
-        value = out[-2:-1] if out[-1] in spelling.OHMS else out[-1:]
-        return bool(value) and value[0][0].isdigit() and not "".join(self.pending).strip()
+        value = out[:-1] if out[-1] in spelling.OHMS else out
+        is_power = value[-1:] == ["}"] and "10" in value  # 2 \\times 10^6
+        is_number = is_power or (bool(value) and value[-1][0].isdigit())
+        return is_number and not "".join(self.pending).strip()
 
     def ends_open(self) -> bool:
         rest = [token for token in self.pending if not token.isspace()]

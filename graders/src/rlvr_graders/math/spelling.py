@@ -112,6 +112,7 @@ SIGNS = {
     **dict.fromkeys(("lor", "vee"), r"\text{or}"),
     **{name: f"\\mathbb{{{name}}}" for name in "RZNQC"},
     **dict.fromkeys(("%", "percent", "textpercent"), "%"),
+    "nless": r"\ge", "ngtr": r"\le", **dict.fromkeys(("nleq", "nleqslant"), ">"), **dict.fromkeys(("ngeq", "ngeqslant"), "<"),
     "lt": "<", "gt": ">", "colon": ":", "div": "/", "lbrack": "[", "rbrack": "]", "prime": "'", "cents": r"\text{cents}",
     "AA": r"\text{angstrom}", "imath": "i", "jmath": "j", "&": r"\text{and}", "_": "_", "mod": r"\mod",
 }  # fmt: skip

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import pairwise, permutations, product
 
 from .numerals import in_digits
-from .phrases import Ranges, plain_statement, speaks, take_conditions
+from .phrases import Ranges, accepted, plain_statement, speaks, take_conditions
 from .sayings import as_formula
 from .tokens import (
     CLOSERS,
@@ -118,7 +118,7 @@ def read(tokens: Tokens) -> Node:
         return _single(tokens)
     says = speaks(tokens)
     if says:
-        tokens = as_formula(tokens)
+        tokens = accepted(as_formula(tokens))
     if (parts := _labelled(tokens)) is not None:
         return Node("list", tuple(_EXTREMES.get(token, token) for token in tokens), parts, form="and")
     if says:
@@ -204,7 +204,7 @@ def _members(tokens: Tokens) -> tuple[Node, ...]:
 
 def _labelled(tokens: Tokens) -> tuple[Node, ...] | None:
     """The parts of "center (2, 3), radius 5", of "Alice has 5 and Bob 3" and of "(a) 5 (b) 3", each as label = value."""
-    sides = _lettered(tokens) if "(" in tokens[:2] else []
+    sides = _lettered(tokens) if "(" in tokens[:2] or tokens[1:2] == (")",) else []
     if not sides:
         if _SEPARATORS.isdisjoint(tokens) or not any(is_word(token) or token in _EXTREMES for token in tokens):
             return None
@@ -237,23 +237,25 @@ def _label(part: Tokens) -> tuple[Tokens, Tokens]:
 def _lettered(tokens: Tokens) -> list[tuple[Tokens, Tokens]]:
     """The parts behind (a), (b), (c) or (i), (ii), (iii)."""
     tokens = tuple(token for token in tokens if word_of(token) != "part")
+    opening = ("(",) if "(" in tokens[:2] else ()  # a) 2, b) 3
     for names in ("a b c d e f", "i ii iii iv", "1 2 3 4"):
-        spans: list[tuple[int, int]] = []
+        spans: list[tuple[int, int, str]] = []
         for name in names.split():
-            last = spans[-1][1] if spans else 0
-            marks = ("(", *name, ")"), ("(", f"\\text{{{name}}}", ")")
+            last = spans[-1][1] if spans and not spans[0][0] else 0
+            marks = (*opening, *name, ")"), (*opening, f"\\text{{{name}}}", ")")
             found = (
                 (at, at + len(m)) for at in range(last, len(tokens)) for m in marks if tokens[at : at + len(m)] == m
             )
             span = next(found, (-1, 0))
-            if span[0] < 0 or (not spans and span[0]):
+            if span[0] < 0:
                 break
-            spans.append(span)
-        if len(spans) > 1:
-            ends = [*(start for start, _ in spans[1:]), len(tokens)]
+            spans.append((*span, name))
+        spans.sort()
+        if len(spans) > 1 and not spans[0][0]:
+            ends = [*(start for start, _, _ in spans[1:]), len(tokens)]
             return [
                 ((f"\\text{{({name})}}",), bare(tokens[start:end]))
-                for name, (_, start), end in zip(names.split(), spans, ends, strict=False)
+                for (_, start, name), end in zip(spans, ends, strict=True)
             ]
     return []
 

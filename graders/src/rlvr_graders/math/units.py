@@ -33,7 +33,7 @@ _STATEMENTS = listed(
 _HARMLESS = listed(
     "total leftover over altogether together all in left remain remains needed required remaining each every only old tall "
     "long wide high deep thick away ahead apart approximately approx exactly about answer o'clock gon sided per of the a an overall "
-    "place position bc ad respectively "
+    "place position bc ad respectively more "
     "today daily weekly monthly annually yearly later ago th even odd north south east west up down above right "
     "before after am pm gain loss profit increase decrease positive clockwise counterclockwise inside outside"
 )
@@ -48,6 +48,15 @@ _TEMPERATURES = {
     "centigrade": "celsius",
 }
 _PLURALS = listed("people children men women sheep fish deer mice geese teeth dice cattle")
+_CHANGES = {
+    **dict.fromkeys(("up", "higher", "rise", "growth", "more", "increased"), "increase"),
+    **dict.fromkeys(
+        ("down", "lower", "drop", "fall", "decline", "reduction", "less", "fewer", "decreased", "reduced"), "decrease"
+    ),
+    "gain": "profit",
+}
+"""What is said of a percentage: in which direction it changes."""
+_CHANGED = frozenset({*_CHANGES.values(), "loss"})
 _SYNONYMS = {"anticlockwise": "counterclockwise", "counter-clockwise": "counterclockwise", "bce": "bc", "ce": "ad"}
 _SYNONYMS |= {f"{way}ward{end}": way for way in ("up", "down", "left", "right") for end in ("", "s")}
 _EACH = listed("a an each every")
@@ -55,6 +64,7 @@ _TRIGONOMETRY = frozenset({"\\sin", "\\cos", "\\tan", "\\cot", "\\sec", "\\csc",
 _OPERATORS = frozenset({"/", "+", "-", "\\cdot", "^", "_", "(", "[", "|"})
 MAX_WORDS = 8
 _NOTHING = Fraction(0)
+_MONEY = frozenset(sign for sign, name in SIGNS.items() if name in CURRENCIES)
 _POUNDS: set[Measure] = {(("pound", 1),), (("sterling", 1),)}
 
 
@@ -99,6 +109,8 @@ def units_conflict(one: Unit, other: Unit, *, counts_matter: bool = False) -> bo
     """
     if NO_UNIT in (one, other) or one == other:
         return False
+    if one.is_percent and not one.words and other.is_percent and _CHANGED.issuperset(other.words):
+        return False  # 20 % is asked, by which a price has changed
     if _DIRECTIONS & (set(one.words) ^ set(other.words)):
         return True
     if one.is_percent != other.is_percent and any(_counts(unit) for unit in (one, other) if not unit.measure):
@@ -142,6 +154,8 @@ def take_unit(tokens: Tokens) -> tuple[Tokens, Unit]:
         money = SIGNS.get(rest[0]) or UNITS.get(word_of(rest[0]), "")
         if money in CURRENCIES:
             currency, tokens = ((money, 1),), (*sign, *rest[1:])
+    if not _MONEY.isdisjoint(tokens) and len(tokens) > 3:
+        tokens, currency = _of_money(tokens, currency)
     start = _tail(tokens)
     value, tail = tokens[:start], tokens[start:]
     if value[-1] == "\\cdot" and len(value) > 1:
@@ -156,6 +170,24 @@ def take_unit(tokens: Tokens) -> tuple[Tokens, Unit]:
         value = ("\\frac", "{", "(", *value, ")", "\\cdot", top, "}", "{", bottom, "}")
     measure = {*currency, *((name, power) for name, power in reading.powers.items() if power)}
     return value, Unit(tuple(sorted(measure)), tuple(reading.words))
+
+
+def _of_money(tokens: Tokens, currency: Measure) -> tuple[Tokens, Measure]:
+    r"""Sums and multiples of money, \$400 + \$60 and 3 \cdot \$20, without the signs; a ratio of two amounts stays as it is."""
+    signs = _MONEY.intersection(tokens)
+    names = {*dict(currency), *(SIGNS[sign] for sign in signs)}
+    many = len(currency) + sum(token in signs for token in tokens) > 1
+    operators = {"\\cdot", "/", "\\frac", "^", "+", "-"}.intersection(tokens)
+    if (
+        len(names) == 1
+        and many
+        and operators in ({"/"}, {"\\frac"})
+        and len(currency) + len([t for t in tokens if t in signs]) == 2
+    ):
+        return tuple(token for token in tokens if token not in signs), ()  # \$20 / \$40
+    if len(names) > 1 or (many and not {"\\cdot", "/", "\\frac", "^"}.isdisjoint(tokens)):
+        return tokens, currency
+    return tuple(token for token in tokens if token not in signs), ((names.pop(), 1),)
 
 
 def _repeated(value: Tokens, tail: Tokens) -> tuple[Tokens, Unit]:
@@ -244,6 +276,8 @@ class _Reading:
                 known = self.word(SIGNS.get(token) or (token[6:-1] if is_word(token) else ""))
             if not known:
                 return False
+        if "%" in self.powers:
+            self.words = [_CHANGES.get(word, word) for word in self.words]
         return len(self.words) <= MAX_WORDS and self.are_known(value)
 
     def are_known(self, value: Tokens) -> bool:
@@ -275,6 +309,8 @@ class _Reading:
     def word(self, word: str) -> bool:
         lowered = _SYNONYMS.get(word.lower(), word.lower())
         following = self.tail[self.at] if self.at < len(self.tail) else ""
+        if self.powers.keys() == {"%"} and not following:
+            lowered = _CHANGES.get(lowered, lowered)  # 8 % reduced
         if following or "-" in lowered:  # light-years, nautical miles
             first, second = lowered.replace("-", ""), word_of(following)
             if first + second in UNITS and len(first + second) > 3:

@@ -104,6 +104,7 @@ _DOUBTS = listed("not but or maybe perhaps unless except however")
 
 def phrase(node: Node) -> str:
     words = [token for token in (node.whole or node.tokens) if word_of(token) not in _FILLERS]
+    words[-1:] = [re.sub(r"'s?\}$", "}", word) for word in words[-1:]]  # Evelyn's
     plain = plain_words(replace(node, tokens=tuple(words), whole=()))
     plain = (
         re.sub(r"(?<=.)exists?$", "", _BY_TEST.sub("", _TO_INFINITY.sub("", plain)))
