@@ -264,7 +264,10 @@ def _parsing_parts(text: str) -> list[Block]:
                 break
             cuts, left = cuts - 1, left - len(source)
             error = 1 if isinstance(tree, ast.Module) else tree.lineno or 1
-            end = complete_until(lines, at, at + min(error - 1, end - at - 1))
+            stop = at + min(error - 1, end - at - 1)
+            end = complete_until(lines, at, stop)
+            if end == at:  # nothing but decorators stands before the error, so none of them begins a program
+                end = at = stop
         at = max(end, at + 1)
     return blocks
 
