@@ -60,6 +60,7 @@ _CHOICE_LINE = re.compile(
     re.IGNORECASE,
 )
 _CHOICE = re.compile(r"(?:(?:[Oo]ption|[Cc]hoice|[Aa]nswer)\b[\s:]*)?[(\[]?\s*([A-J])\s*[)\]]?\s*[.:]?")
+_CHOICE_LETTER = re.compile("[A-J]")
 _CHOICE_WITH_TEXT = re.compile(
     r"(?:(?:[Oo]ption|[Cc]hoice|[Aa]nswer)\b[\s:]*)?[(\[]?([A-J])\s*[)\].:]\s*(\S.*)", re.DOTALL
 )
@@ -151,7 +152,7 @@ def last_number(completion: str) -> str | None:
 
 def choice_letter(text: str) -> str | None:
     r"""The one letter that an answer chooses: C, (C), \text{(C)}, **C.**, (C) 45; None where it names none or several."""
-    if len(text) > MAX_LINE:
+    if len(text) > MAX_LINE or not _CHOICE_LETTER.search(text):
         return None
     plain = _TURNED_DOWN.sub("", _BEFORE_CHOICE.sub("", " ".join(_MARKUP.sub(" ", text).split())))
     alone = _CHOICE.fullmatch(plain)

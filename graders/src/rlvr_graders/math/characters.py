@@ -47,6 +47,7 @@ _RAISED = "".join(
 )
 _LOWERED = "".join(c for c in map(chr, range(0x2FFF)) if unicodedata.decomposition(c).startswith("<sub>"))
 _SCRIPTS = re.compile(f"[{re.escape(_RAISED)}]+|[{re.escape(_LOWERED)}]+")
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\xa0]")
 _INVISIBLE = ("Cf", "Cs", "Co", "Cn")
 
 
@@ -77,7 +78,7 @@ def plain_characters(raw: str) -> str:
         raw = _PREFIXED.sub(_based, raw)
     if "^" in raw:
         raw = _RAISED_FRACTION.sub(r"\\frac{\1\2}{\3\4}", raw)
-    return re.sub(r"[\x00-\x1f\x7f-\xa0]", " ", raw)
+    return _CONTROLS.sub(" ", raw)
 
 
 def _with_marks(raw: str) -> str:
@@ -161,7 +162,8 @@ def digits_joined(text: str, *, thousands: bool) -> str:
         text = _PERIOD_IN_BRACKETS.sub(r"\1\\overline{\2}", text) if _PERIOD_IN_BRACKETS.fullmatch(text) else text
     if "{" in text and any(part in text for part in ("{e", "{E", "e{", "E{", "\\rm ")):
         text = _UPRIGHT_EXPONENT.sub(_power_of_ten, text)
-    text = re.sub(r"(?<=[0-9])\{,\}(?=[0-9])", ".", text)  # what is left of {,} is a decimal comma: 3{,}14
+    if "{,}" in text:
+        text = re.sub(r"(?<=[0-9])\{,\}(?=[0-9])", ".", text)  # what is left of it is a decimal comma: 3{,}14
     if _SPACED_GROUPS.fullmatch(text):
         return text.replace(" ", "").replace(",", ".")
     if not thousands or "," not in text:

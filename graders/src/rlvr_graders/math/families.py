@@ -17,6 +17,7 @@ _CONSTANTS = listed("C c K k A B D E M P a b d m p q \\alpha \\beta \\lambda")
 _INTEGRATION = re.compile(r"[Cc](?:_\{\d\})?|[AB]|[Kk]_\{\d\}")
 _ARGUMENTS = listed("x y z t u v w s r y' \\theta \\phi")
 """What a constant of integration stands beside: C in A + B + C is a quantity like the others."""
+_NAMES = _REAL | _CONSTANTS
 MOST = 3
 """Most parameters that are tried in every order."""
 
@@ -28,10 +29,7 @@ def names_of(tokens: Tokens) -> dict[str, list[int]]:
     while at < len(tokens):
         token, start = tokens[at], at
         at += 1
-        if not (
-            (len(token) == 1 and token.isalpha() and token not in "ei")
-            or (token[0] == "\\" and token in _REAL | _CONSTANTS)
-        ):
+        if not ((len(token) == 1 and token.isalpha() and token not in "ei") or (token[0] == "\\" and token in _NAMES)):
             continue
         if tokens[at : at + 2] == ("_", "{") and tokens[at + 3 : at + 4] == ("}",):
             token, at = f"{token}_{{{tokens[at + 2]}}}", at + 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from fractions import Fraction
+from decimal import Decimal
 from typing import Any
 
 from ..extract import Extractor, extractor
@@ -71,16 +71,24 @@ def grade_math_batch(
             open_pairs.setdefault((reference, str(given)), []).append(row)
         except Exception as error:
             verdicts[row] = Verdict.from_error(error, given)
+    if progress or open_pairs:
+        _work_out(verdicts, open_pairs, timeout, progress)
+    return [verdict for verdict in verdicts if verdict is not None]
+
+
+def _work_out(
+    verdicts: list[Verdict | None], open_pairs: dict[tuple[str, str], list[int]], timeout: float, progress: Progress
+) -> None:
+    """The pairs that take algebra, in workers."""
     with ExitStack() as stack:
-        report = reporter(progress, len(completions), stack)
-        done = len(completions) - sum(map(len, open_pairs.values()))
+        report = reporter(progress, len(verdicts), stack)
+        done = len(verdicts) - sum(map(len, open_pairs.values()))
         report(done)
         for pair, verdict in stack.enter_context(closing(in_workers(list(open_pairs), timeout))):
             for row in open_pairs[pair]:
                 verdicts[row] = verdict
             done += len(open_pairs[pair])
             report(done)
-    return [verdict for verdict in verdicts if verdict is not None]
 
 
 def checked_rows(completions: Sequence[str], answers: Sequence[Any], timeout: float) -> list[str]:
@@ -111,7 +119,7 @@ def _quick(reference: str, given: str) -> Verdict:
     if len(given) > MAX_LENGTH:
         return Verdict(0.0, f"unparsable answer: it has {len(given)} characters, more than {MAX_LENGTH}", given)
     if _NUMBER.fullmatch(reference) and _NUMBER.fullmatch(given):
-        same = reference == given or Fraction(reference) == Fraction(given)
+        same = reference == given or Decimal(reference) == Decimal(given)
         return verdict_of(CORRECT if same else WRONG, given)
     if len(reference) + len(given) > QUICK_LENGTH:
         raise Undecided

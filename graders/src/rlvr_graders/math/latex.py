@@ -34,6 +34,7 @@ _DENIED = {
     "\\equiv": "\\nequiv",
 }  # fmt: skip
 _BASIS = frozenset("ijk")
+_STRAY_BACKSLASH = re.compile(r"(?<!\\)\\(?=[0-9])")
 _AFTER_NAMES = ("(", "_", "\\left")
 _FUNCTION_AND_LETTER = re.compile(r"(sin|cos|tan|cot|sec|csc|log|ln)([a-z])")
 
@@ -46,9 +47,10 @@ def tokens_of(raw: str, *, thousands: bool = True, crosses: bool = False) -> Tok
         return (plain[1], plain[2]) if plain[1] else (plain[2],)
     check_size(raw)
     text = plain_characters(raw)
-    if "\\begin" not in text:
+    if "\\\\" in text and "\\begin" not in text:
         text = re.sub(r"\\\\(?=[A-Za-z])", r"\\", text)  # commands escaped twice
-    text = re.sub(r"(?<!\\)\\(?=[0-9])", "", text)  # a stray backslash before a number
+    if "\\" in text:
+        text = _STRAY_BACKSLASH.sub("", text)
     text = _unmarked(digits_joined(text, thousands=thousands).strip())
     reader = _Reader(text)
     reader.crosses = crosses

@@ -26,7 +26,7 @@ _DATES = [
 
 def same_moment(asked: Tokens, given: Tokens) -> bool | None:
     """Whether both are the same time or date; None where they are not both one, or may be anything else (3:30 is a ratio too)."""
-    if not any(map(is_word, asked + given)) and "-" not in asked + given:
+    if not any(map(is_word, asked + given)) and not asked.count("-") == given.count("-") == 2:
         return None
     texts = [_text(_in_numbers(tokens)) for tokens in (asked, given)]
     dates = [_date(text) for text in texts]

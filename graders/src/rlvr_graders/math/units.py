@@ -201,7 +201,7 @@ def _repeated(value: Tokens, tail: Tokens) -> tuple[Tokens, Unit]:
 
 def compound(tokens: Tokens) -> tuple[Tokens, Unit] | None:
     """5 feet 6 inches, 2 hours and 15 minutes: the sum in the first unit. None where this is anything else."""
-    if len(tokens) < 4:
+    if len(tokens) < 4 or not tokens[0][0].isdigit():
         return None
     if tokens[1::2] == ("'", "'") and tokens[4:] == ("'",):  # 5' 6''
         tokens = (tokens[0], "\\text{ft}", tokens[2], "\\text{in}")
