@@ -20,8 +20,8 @@ BORROWED = {
 }
 """Files outside docs/ that are pages of the site, and where they stand there."""
 
-RESULTS = ROOT / "evidence" / "results"
-"""Kept outcomes: files of the site, linked from its pages."""
+KEPT = {"data": ROOT / "evidence" / "results", "protocols": ROOT / "evidence" / "protocols"}
+"""Kept outcomes and their protocols: files of the site, linked from its pages."""
 
 _FENCE = re.compile(r"^\s*(```|~~~)")
 _ITEM = re.compile(r"^ {0,3}([-*]|\d+\.) ")
@@ -31,10 +31,11 @@ def on_files(files: Files, config: Any) -> Files:
     """Add the borrowed pages."""
     from mkdocs.structure.files import File
 
-    for path in sorted(RESULTS.rglob("*")):
-        if path.is_file():
-            place = f"data/{path.relative_to(RESULTS).as_posix()}"
-            files.append(File.generated(config, place, abs_src_path=str(path)))
+    for folder, kept in KEPT.items():
+        for path in sorted(kept.rglob("*")):
+            if path.is_file():
+                place = f"{folder}/{path.relative_to(kept).as_posix()}"
+                files.append(File.generated(config, place, abs_src_path=str(path)))
     for source, place in BORROWED.items():
         files.append(File.generated(config, place, content=(ROOT / source).read_text(encoding="utf-8")))
     return files

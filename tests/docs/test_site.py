@@ -1,8 +1,10 @@
 """The docs site: what its API page lists, and what its build makes of the Markdown."""
 
 import importlib
+import os
 import re
 import tomllib
+from types import SimpleNamespace
 
 import delta_rlvr
 from delta_rlvr.adapters import trl
@@ -42,6 +44,19 @@ def test_borrowed_pages_exist():
     for source, place in SITE.BORROWED.items():
         assert (ROOT / source).is_file()
         assert place in (ROOT / "mkdocs.yml").read_text()
+
+
+def test_links_of_borrowed_pages_lead_to_files_of_the_site():
+    own = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*")}
+    kept = {
+        f"{at}/{path.relative_to(folder).as_posix()}" for at, folder in SITE.KEPT.items() for path in folder.rglob("*")
+    }
+    for source, place in SITE.BORROWED.items():
+        page = SimpleNamespace(file=SimpleNamespace(src_uri=place))
+        text = SITE.on_page_markdown((ROOT / source).read_text(), page)
+        for link in re.findall(r"\]\((?!\w+:)([^)#\s]+)", text):
+            target = os.path.normpath(os.path.join(os.path.dirname(place), link))
+            assert target in own | kept | set(SITE.BORROWED.values()), f"{source}: {link}"
 
 
 def test_the_badges_are_true():
