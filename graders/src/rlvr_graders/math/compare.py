@@ -38,6 +38,7 @@ from .relations import (
     same_sets,
     variables,
 )
+from .selections import same_selection
 from .spaces import is_space, same_space
 from .structure import ORDER, RELATIONS, Node, letters, read
 from .tokens import Tokens, UnreadableAnswer, is_word, listed, split, step, word_of
@@ -56,7 +57,6 @@ _ROOTS = frozenset({*"xyztwrkmn", "\\lambda"})
 _BASIS = frozenset("jk")
 _EXCEPTIONS = frozenset({"\\ne"})
 _DOMAINS = ORDER | _EXCEPTIONS
-_CHOSEN = frozenset("ABCDEFGH(\\{$")
 _VECTORS = frozenset({"\\begin{matrix}", "(", "\\langle"})
 
 
@@ -80,6 +80,8 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
     by = Comparison(algebra)
     if asked_cycles := cycles(reference):
         return CORRECT if cycles(prediction, of_permutation=True) == asked_cycles else WRONG
+    if (is_same := same_selection(reference, prediction)) is not None:
+        return CORRECT if is_same else WRONG
     try:
         reading = tokens_of(prediction)
     except UnreadableAnswer as error:
@@ -569,21 +571,8 @@ def _without_label(tokens: Tokens) -> Tokens:
     return tokens[3:] if is_labelled else tokens
 
 
-def _choices(text: str) -> str:
-    """A, C and D, (A)(C)(D) or ACD: the letters, where several are chosen in their order."""
-    chosen = (
-        re.sub(r"\\(?:text|math)[a-z]*|\band\b|[(){},;.\s$&]", "", text)
-        if len(text) < 100 and text[:1] in _CHOSEN
-        else ""
-    )
-    is_several = re.fullmatch(r"[A-H]{2,8}", chosen) and "".join(sorted({*chosen})) == chosen
-    return chosen if is_several else ""
-
-
 def _same_choice(reference: str, prediction: str) -> bool:
     """A reference that is one letter is a choice: the prediction may repeat the text of the option behind it."""
     asked = choice_letter(reference)
-    if _choices(reference) and _choices(reference) == _choices(prediction):
-        return True
     is_short = len(reference) <= 20 or _without_label(tokens_of(reference)) != tokens_of(reference)
     return asked is not None and is_short and choice_letter(prediction) == asked

@@ -146,6 +146,8 @@ class _Parser(TokenReader):
             return ("binom", ("symbol", below[1]), exponent)  # C_n^k
         if below and below[1].isdigit() and exponent[0] == "number" and 2 <= exponent[1] <= int(below[1]):
             return ("binom", whole(int(below[1])), exponent)  # C_{10}^{3}
+        if base[0] == "symbol" and (counts := parts.counts(self.tokens)).get((base[1], exponent)):
+            return counts[base[1], exponent]  # A_5^3
         if self.peek() == "^":
             raise UnreadableAnswer("two powers follow each other")
         return ("^", base, exponent)
@@ -163,7 +165,7 @@ class _Parser(TokenReader):
             return self.number(token)
         if token in parts.CLOSERS:
             return self.bracket(token)
-        if token in ("_", "^") and self.at == 1:
+        if token in ("_", "^") and (self.at == 1 or self.tokens[self.at - 2] in parts.BEFORE_COUNTS):
             return self.counted()
         if token == "|":
             self.bars += 1
