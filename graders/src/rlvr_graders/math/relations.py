@@ -13,7 +13,8 @@ from .families import whole_parameter
 from .leaves import Judge, Sides, is_rounding
 from .parts import whole
 from .phrases import Ranges, same_ranges
-from .structure import BOUND, FLIPPED, ORDER, Node, is_name, letters, read
+from .structure import BOUND, FLIPPED, ORDER, Node, is_name, letters, plain_words, read
+from .symbols import are_moments, names_quantity
 from .tokens import Tokens, UnreadableAnswer, commands, listed, word_of
 from .words import phrase
 
@@ -368,6 +369,8 @@ def _same_relations(asked: Node, given: Node, by: Judge) -> bool:
 
 def _same_equations(asked: Node, given: Node, by: Judge) -> bool:
     name, value = asked.items[0], asked.items[-1]
+    if len(asked.items) == len(given.items) == 2 and _is_usual(name, given.items[0]):
+        return by.same(value, given.items[1])
     if is_name(name):
         for side, others in ((given.items[0], given.items[1:]), (given.items[-1], given.items[:-1])):
             if _same_name(name, side):
@@ -381,6 +384,14 @@ def _same_equations(asked: Node, given: Node, by: Judge) -> bool:
         turned = given.items[::-1]
         return any(same_in_order(asked.items, items, by) for items in (given.items, turned))
     return by.algebra.equations(_sides(asked), _sides(given))
+
+
+def _is_usual(name: Node, other: Node) -> bool:
+    r"""Whether one is the usual symbol of what the other says: "variance", \sigma^2 and D(X)."""
+    if name.kind == "words" or other.kind == "words":
+        said, symbol = (name, other) if name.kind == "words" else (other, name)
+        return symbol.kind != "words" and names_quantity(plain_words(said), symbol.text)
+    return are_moments(name.text, other.text)
 
 
 def _same_name(asked: Node, given: Node) -> bool:

@@ -14,6 +14,7 @@ from itertools import pairwise, permutations, product
 from .numerals import in_digits
 from .phrases import Ranges, accepted, plain_statement, speaks, take_conditions
 from .sayings import as_formula
+from .symbols import symbols_of
 from .tokens import (
     CLOSERS,
     MAX_ITEMS,
@@ -209,6 +210,8 @@ def _labelled(tokens: Tokens) -> tuple[Node, ...] | None:
         if _SEPARATORS.isdisjoint(tokens) or not any(is_word(token) or token in _EXTREMES for token in tokens):
             return None
         sides = [_label(part) for part in filled(tokens, _SEPARATORS - {"\\text{or}"})]
+        if any(symbols_of("".join(map(word_of, label))) for label, _ in sides):  # center (1, 2), r = 3
+            sides = [side if side[0] else _assignment(side[1]) for side in sides]
     if (
         len(sides) < 2
         or not all(label and value for label, value in sides)
@@ -216,7 +219,7 @@ def _labelled(tokens: Tokens) -> tuple[Node, ...] | None:
     ):
         return None
     return tuple(
-        Node("relation", (*label, "=", *value), (Node("words", label), read(value)), operators=("=",))
+        Node("relation", (*label, "=", *value), (_single(label), read(value)), operators=("=",))
         for label, value in sides
     )
 
@@ -232,6 +235,12 @@ def _label(part: Tokens) -> tuple[Tokens, Tokens]:
     value = bare(value[1:]) if value[:1] == ("=",) else value
     label = tuple(_EXTREMES.get(token, token.lower()) for token in label if word_of(token) not in _LINKS)
     return (label, value) if len(label) <= _LONGEST_LABEL and "\\text{or}" not in part else ((), ())
+
+
+def _assignment(part: Tokens) -> tuple[Tokens, Tokens]:
+    """Of r = 3 its sides."""
+    at = part.index("=") if "=" in part[:2] else 0
+    return (part[:at], bare(part[at + 1 :])) if at else ((), ())
 
 
 def _lettered(tokens: Tokens) -> list[tuple[Tokens, Tokens]]:
