@@ -18,6 +18,7 @@ from .cycles import cycles
 from .exact import TooLarge
 from .expression import Expression, parse
 from .families import renamed, whole_turns, without_constant_word
+from .integers import same_integers
 from .latex import tokens_of
 from .leaves import Algebra, Judge, UnreadableReference, reference_expression, same_leaf
 from .moments import same_moment
@@ -39,6 +40,7 @@ from .relations import (
     variables,
 )
 from .selections import same_selection
+from .series import same_series
 from .spaces import is_space, same_space
 from .structure import ORDER, RELATIONS, Node, letters, read
 from .tokens import Tokens, UnreadableAnswer, is_word, listed, split, step, word_of
@@ -112,6 +114,8 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
         return CORRECT
     if contradict(expected, reading):
         return WRONG
+    if same_integers(expected, reading):
+        return CORRECT
     moment = same_moment(expected, reading) if len(reading) > 1 or len(expected) > 1 else None
     if moment is not None:
         return CORRECT if moment else WRONG
@@ -127,6 +131,7 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
         given = read(without_constant_word(reading if letters(expected) else _without_label(reading)))
         unworked = TASKS.intersection(given.tokens) - TASKS.intersection(expected)
         unworked -= OF_VARIABLES if letters(given.tokens) else frozenset()
+        unworked -= {"\\sum"} if "\\dots" in expected else frozenset()  # 1 + x + x^2 + \\dots is asked
         if unworked and given.kind != "relation":
             return f"not worked out: {sorted(unworked)[0]} is left in the answer"
         if by.same(asked, given):
@@ -240,6 +245,8 @@ def _same(asked: Node, given: Node, by: Judge, in_list: bool) -> bool:
     if asked.kind == given.kind == "leaf":
         if is_space(asked.tokens) or is_space(given.tokens):
             return same_space(asked.tokens, given.tokens, by)
+        if "\\sum" in (asked.tokens[0], given.tokens[0]) and (said := same_series(asked.tokens, given.tokens, by)) is not None:
+            return said
         return same_leaf(asked, given, by.algebra, in_list=in_list)
     if (said := truths(asked)) and (answered := truths(given)):
         return said == answered

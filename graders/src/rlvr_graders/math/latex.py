@@ -68,6 +68,8 @@ def tokens_of(raw: str, *, thousands: bool = True, crosses: bool = False) -> Tok
 def _unmarked(text: str) -> str:
     """Without the marks of Markdown and the quotes around it; the star of \\mathbb{R}^* and the inches of 5'4" are none."""
     text = text.lstrip('*`"')
+    if text.endswith("\\$") and not text[-3:-2].isdigit():
+        text = text[:-2]  # a dollar sign that closes nothing
     if "'" in text:
         text = re.sub(r"(?<=\d)\"", "''", text)
     return text if text.endswith("^*") else text.rstrip('*`"')

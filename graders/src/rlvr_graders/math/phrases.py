@@ -35,6 +35,7 @@ _DENIALS = listed(
     "cannot wrong incorrect false depends depending undefined half twice"
 )
 _SO = listed("so thus hence therefore")
+_REASONS = frozenset({"\\text{since}", "\\text{because}"})
 _VERDICTS = listed("yes true because since")
 """What follows them is a reason."""
 _SUCH = listed("such that with where satisfying for which")
@@ -51,7 +52,7 @@ _VICTORIES = tuple(
         "is the winner",
     )
 )
-_COMPARED = {
+COMPARED = {
     tuple(said.split()): sign
     for sign, phrases in (
         ("\\ge", ("greater than or equal to", "at least", "no less than", "not less than", "no fewer than")),
@@ -131,7 +132,7 @@ _BETWEEN = frozenset({",", ";", "\\text{and}", "\\text{or}"})
 _SAYING_NOTHING = _EMPTY_WORDS | _VERBS | _BECOMES | _DENIALS | _QUANTIFIERS.keys()
 _SAYING_NOTHING |= _NOUNS - listed("slope range domain vertex center")
 _SAYING_NOTHING |= _ADJECTIVES - listed("maximum minimum max min")
-_SAYING_NOTHING |= {word for said in _COMPARED for word in said}
+_SAYING_NOTHING |= {word for said in COMPARED for word in said}
 _SAYING_NOTHING |= listed("he she it they we there to by in now then will must diverges")
 _SPEAKING = frozenset({"\\dots", "\\mid", "\\approx", "\\in", "\\to", "\\ne", *_NEXT_STEPS, *_CONDITIONS})
 
@@ -212,13 +213,13 @@ def _compared(tokens: Tokens) -> Tokens:
     if _NUMBERS_OF_ALL.intersection(map(word_of, tokens[:end])) and _is_compared(tokens[end:]):
         tokens = tokens[end:]  # all real numbers at most 2
     words = tuple(word_of(token) for token in tokens[start : start + _LONGEST_COMPARISON])
-    said = next((said for said in _COMPARED if words[: len(said)] == said), ())
-    return (*tokens[: start // 2], _COMPARED[said], *tokens[start + len(said) :]) if said else tokens
+    said = next((said for said in COMPARED if words[: len(said)] == said), ())
+    return (*tokens[: start // 2], COMPARED[said], *tokens[start + len(said) :]) if said else tokens
 
 
 def _is_compared(tokens: Tokens) -> bool:
     words = tuple(word_of(token) for token in tokens[:_LONGEST_COMPARISON])
-    return tokens[0] in ("<", ">", "\\le", "\\ge") or any(words[: len(said)] == said for said in _COMPARED)
+    return tokens[0] in ("<", ">", "\\le", "\\ge") or any(words[: len(said)] == said for said in COMPARED)
 
 
 def _without_signature(tokens: Tokens) -> Tokens:
@@ -263,6 +264,11 @@ def _approximation(tokens: Tokens) -> Tokens:
 
 def _last_step(tokens: Tokens) -> Tokens:
     r"""Of 2x = 10 \Rightarrow x = 5 the last statement: it is the answer."""
+    for reason in _REASONS.intersection(tokens):  # 5, since x > 0
+        value = bare(tokens[: tokens.index(reason)])
+        if not all(map(is_word, value)) and len(split(value, _BETWEEN)) == 1:
+            tokens = value
+            break
     words = [word_of(token) for token in tokens] if "\\text{answer}" in tokens else []
     for at in range(len(words) - 2, 0, -1):
         if words[at - 1 : at + 1] == ["answer", "is"] and not _DENIALS.intersection(words):

@@ -55,6 +55,7 @@ _EXTREMES = {
 _FOR = frozenset({"\\text{for}", "\\text{where}", "\\text{with}"})
 _LONGEST_LABEL = 3
 _LINKS = listed("is are was has have had gets get costs cost the a an : of")
+_ARGUING = listed("so thus hence therefore since because answer")
 _PERMUTATIONS = listed(
     "and all any every its the their cyclic permutation permutations thereof of it these this triple up to in order"
 )
@@ -234,7 +235,8 @@ def _label(part: Tokens) -> tuple[Tokens, Tokens]:
         label, value = part[:end], bare(part[end:])
     value = bare(value[1:]) if value[:1] == ("=",) else value
     label = tuple(_EXTREMES.get(token, token.lower()) for token in label if word_of(token) not in _LINKS)
-    return (label, value) if len(label) <= _LONGEST_LABEL and "\\text{or}" not in part else ((), ())
+    is_label = len(label) <= _LONGEST_LABEL and "\\text{or}" not in part and _ARGUING.isdisjoint(map(word_of, label))
+    return (label, value) if is_label else ((), ())
 
 
 def _assignment(part: Tokens) -> tuple[Tokens, Tokens]:
