@@ -252,6 +252,8 @@ def _same(asked: Node, given: Node, by: Judge, in_list: bool) -> bool:
         return said == answered
     if {asked.kind, given.kind} == {"words", "conditional"}:
         return False  # yes, if n is odd
+    if asked.kind == "words" and given.operators == ("\\in",):  # all positive integers, n \\in \\mathbb{N}
+        return by.same(asked, given.items[1])
     if "words" in (asked.kind, given.kind) or {phrase(asked), phrase(given)} <= SAME_WORDS.keys():
         return same_words(asked, given) or same_sets(asked, given, by)
     if "residue" in (asked.kind, given.kind):

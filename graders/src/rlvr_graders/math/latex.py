@@ -34,6 +34,8 @@ _DENIED = {
     "\\equiv": "\\nequiv",
 }  # fmt: skip
 _BASIS = frozenset("ijk")
+_NUMBERS = {shown: f"\\mathbb{{{name}}}" for name in "ZNQR" for shown in (name, f"\\mathbf{{{name}}}", f"\\text{{{name}}}")}
+"""Behind \\in they are sets of numbers."""
 _STRAY_BACKSLASH = re.compile(r"(?<!\\)\\(?=[0-9])")
 _AFTER_NAMES = ("(", "_", "\\left")
 _FUNCTION_AND_LETTER = re.compile(r"(sin|cos|tan|cot|sec|csc|log|ln)([a-z])")
@@ -60,6 +62,8 @@ def tokens_of(raw: str, *, thousands: bool = True, crosses: bool = False) -> Tok
         tokens = with_products(tokens, text)
     if reader.crosses:
         tokens = tuple(f"\\vec{{{t}}}" if len(t) == 1 and t.isalpha() else t for t in tokens)
+    if "\\in" in tokens:
+        tokens = tuple(_NUMBERS.get(t, t) if at and tokens[at - 1] == "\\in" else t for at, t in enumerate(tokens))
     if "\\times" in tokens:  # bold capitals are vectors there, otherwise matrices
         tokens = tuple(token.replace("\\mathbf{", "\\vec{") for token in tokens)
     return tokens

@@ -8,7 +8,16 @@ from .tokens import Tokens
 
 _LONGEST = 200
 """Tokens of the longest answer that is looked at."""
-_MARKS = frozenset({"\\hbar", "\\partial", "d", "*", "[", "_"})
+_DISTRIBUTIONS = {
+    **dict.fromkeys(("\\text{Bin}", "\\text{Binomial}", "\\text{binomial}"), "B"),
+    **dict.fromkeys(("\\text{Poisson}", "\\text{Poi}", "\\text{Pois}", "\\text{Po}"), "P"),
+    **dict.fromkeys(("\\text{Uniform}", "\\text{Unif}"), "U"), **dict.fromkeys(("\\text{Normal}",), "N"),
+    **dict.fromkeys(("\\text{Geometric}", "\\text{Geom}", "\\text{Geo}"), "G"),
+}  # fmt: skip
+"""The names of distributions and their letters."""
+_STATED = frozenset({"\\parallel", "\\perp", "\\cong"})
+_SEGMENT = re.compile(r"\\overline \{ ([A-Z] [A-Z]) \}")
+_MARKS = frozenset({*_DISTRIBUTIONS, *_STATED, "\\hbar", "\\partial", "d", "*", "[", "_"})
 _REDUCED = ("(", "\\frac", "{", "h", "}", "{", "2", "\\pi", "}", ")")
 _NAME = r"(?<![^ ])([A-Za-z]|\\(?:alpha|beta|gamma|delta|epsilon|theta|lambda|mu|rho|sigma|tau|phi|omega))"
 _INDEXED = re.compile(_NAME + r" _ \{ (\d+) \}(?![^ ])")
@@ -42,6 +51,10 @@ def in_one_notation(expected: Tokens, reading: Tokens) -> tuple[Tokens, Tokens]:
         expected, reading = _derivatives(expected, of), _derivatives(reading, of)
     if "*" in found and ("\\overline" in found or "|" in found or ("*" in expected and "*" in reading)):
         expected, reading = (_replaced(_STARRED, r"\\overline { \1 }", side) for side in (expected, reading))
+    if not found.isdisjoint(_DISTRIBUTIONS):
+        expected, reading = (tuple(_DISTRIBUTIONS.get(token, token) for token in side) for side in (expected, reading))
+    if "\\overline" in found and not found.isdisjoint(_STATED):
+        expected, reading = (_replaced(_SEGMENT, r"\1", side) for side in (expected, reading))
     if "[" in found and "-" in found:
         expected, reading = _without_commutators(expected, reading), _without_commutators(reading, expected)
     if is_numbered or ("_" in expected) != ("_" in reading):

@@ -134,7 +134,8 @@ _SAYING_NOTHING |= _NOUNS - listed("slope range domain vertex center")
 _SAYING_NOTHING |= _ADJECTIVES - listed("maximum minimum max min")
 _SAYING_NOTHING |= {word for said in COMPARED for word in said}
 _SAYING_NOTHING |= listed("he she it they we there to by in now then will must diverges")
-_SPEAKING = frozenset({"\\dots", "\\mid", "\\approx", "\\in", "\\to", "\\ne", *_NEXT_STEPS, *_CONDITIONS})
+_FULL = {"max": "maximum", "min": "minimum"}
+_SPEAKING = frozenset({"\\dots", "\\nmid", "\\mid", "\\approx", "\\in", "\\to", "\\ne", *_NEXT_STEPS, *_CONDITIONS})
 
 
 def subject(tokens: Tokens) -> frozenset[str]:
@@ -143,7 +144,7 @@ def subject(tokens: Tokens) -> frozenset[str]:
     if not 0 < end < len(tokens) or not _BETWEEN.isdisjoint(tokens) or as_formula(tokens) != tokens:
         return frozenset()
     words = {word_of(token) for token in tokens[:end]}
-    return frozenset(word.removesuffix("s") for word in words - _SAYING_NOTHING)
+    return frozenset(_FULL.get(word, word.removesuffix("s")) for word in words - _SAYING_NOTHING)
 
 
 def speaks(tokens: Tokens) -> bool:
@@ -162,7 +163,6 @@ def plain_statement(tokens: Tokens) -> Tokens:
         _directed,
         _compared,
         _without_signature,
-        _without_victory,
         _of_choices,
         _approximation,
         _last_step,
@@ -231,7 +231,7 @@ def _without_signature(tokens: Tokens) -> Tokens:
     return bare(rest[0]) if is_signature else tokens
 
 
-def _without_victory(tokens: Tokens) -> Tokens:
+def without_victory(tokens: Tokens) -> Tokens:
     """Bob wins, Bob has a winning strategy, where Bob is asked for."""
     words = [word_of(token) for token in tokens]
     if not all(words):
@@ -264,11 +264,9 @@ def _approximation(tokens: Tokens) -> Tokens:
 
 def _last_step(tokens: Tokens) -> Tokens:
     r"""Of 2x = 10 \Rightarrow x = 5 the last statement: it is the answer."""
-    for reason in _REASONS.intersection(tokens):  # 5, since x > 0
-        value = bare(tokens[: tokens.index(reason)])
-        if not all(map(is_word, value)) and len(split(value, _BETWEEN)) == 1:
-            tokens = value
-            break
+    value = bare(split(tokens, _REASONS)[0])
+    if not all(map(is_word, value)) and len(split(value, _BETWEEN)) == 1:
+        tokens = value  # 5, since x > 0
     words = [word_of(token) for token in tokens] if "\\text{answer}" in tokens else []
     for at in range(len(words) - 2, 0, -1):
         if words[at - 1 : at + 1] == ["answer", "is"] and not _DENIALS.intersection(words):
@@ -297,11 +295,12 @@ def _without_lead(tokens: Tokens) -> Tokens:
     # x is 5; the value of x is 5
     named = (said == 2 and tokens[0].isalpha()) or (words[0] and tokens[0] not in _CONDITIONS)
     is_product = any(a[0].isdigit() and b.isalpha() for a, b in pairwise(tokens[:said]))  # 2x is 5
+    is_placed = words[said - 1] == "at" and any(token[0].isdigit() for token in tokens[:said])  # maximum 5 at x = 1
     is_parity = 0 < said < len(tokens) and words[said] in ("even", "odd")
     if (
         named
         and 0 < said < len(tokens)
-        and not (is_parity or is_product)
+        and not (is_parity or is_product or is_placed)
         and not set(words[:said]) & (_DENIALS | _VERDICTS)
     ):
         return _without_lead(bare(tokens[said:]) or tokens[-1:])

@@ -27,9 +27,13 @@ _WHOLE_NUMBERS = listed("all every any the is are an a if for when integer integ
 _NOT = listed("not never isn't unless except excluding without")
 _PLACES = frozenset({"\\text{at}", "\\text{when}", "\\text{for}", "\\text{if}", "\\text{where}"})
 _ANGLE = re.compile(r"^m?\\angle ?(?=[A-Z]$)")
+_DIFFERENTIAL = re.compile("d[a-z]")
 _FEW = 30
 """Whole numbers between two ends that are listed."""
-_SAME_NAMES = {"f(x)": "y", "f^{-1}(x)": "y", "f'(x)": "y'", "\\frac{dy}{dx}": "y'", "f''(x)": "y''"}
+_SAME_NAMES = {
+    **dict.fromkeys(("f(x)", "f^{-1}(x)"), "y"), **dict.fromkeys(("f'(x)", "\\frac{dy}{dx}", "\\frac{df}{dx}"), "y'"),
+    **dict.fromkeys(("f''(x)", "\\frac{d^{2}y}{dx^{2}}", "\\frac{d^{2}f}{dx^{2}}"), "y''"),
+}  # fmt: skip
 
 
 def describes_set(node: Node) -> bool:
@@ -294,7 +298,7 @@ def _answers_with_name(asked: Node, given: Node, by: Judge) -> bool:
     if not _NOT.isdisjoint(map(word_of, given.tokens)):
         return False
     if set(given.operators) == {"="}:
-        if is_name(sides[0]) or TASKS.intersection(sides[0].tokens) or _is_quantity(sides[0], asked):
+        if is_name(sides[0]) or _DIFFERENTIAL.fullmatch(sides[0].text) or TASKS.intersection(sides[0].tokens) or _is_quantity(sides[0], asked):
             sides = sides[1:]
         elif is_name(sides[-1]):  # 5 = x
             sides.pop()
@@ -350,8 +354,11 @@ def _same_relations(asked: Node, given: Node, by: Judge) -> bool:
         return _same_equations(asked, given, by)
     if asked.operators == given.operators and same_in_order(asked.items, given.items, by):
         return True
+    if asked.operators == ("\\approx",) and given.tokens[:2] == ("B", "(") and given.tokens[-1] == ")":
+        return by.same(asked.items[1], given)  # X \\sim B(3, 0.5)
     turned = tuple(FLIPPED.get(operator, operator) for operator in reversed(given.operators))
-    is_turned = asked.operators == turned and {*turned} <= ORDER | {"\\parallel", "\\perp"}
+    is_similarity = turned == ("\\approx",) and asked.tokens[0] == "\\triangle"
+    is_turned = asked.operators == turned and (is_similarity or {*turned} <= ORDER | {"\\parallel", "\\perp"})
     if is_turned and same_in_order(asked.items, given.items[::-1], by):
         return True  # c > b > a is a < b < c
     if len(asked.items) == len(given.items) == 2 and {*asked.operators, *given.operators} <= ORDER:

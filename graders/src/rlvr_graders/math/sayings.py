@@ -25,8 +25,23 @@ leaves|leaving [a|the] remainder [of] A when|upon divided|division by B -> A \mo
 N is [a] multiple of A -> N \equiv 0 \mod { A }
 N is divisible by A -> N \equiv 0 \mod { A }
 A \mid N -> N \equiv 0 \mod { A }
+[all|any|every|the] [integers|positive|natural] [integers|numbers] N [is|are] not divisible by A -> N \nequiv 0 \mod { A }
+N is|are not [a] multiple of A -> N \nequiv 0 \mod { A }
+A \nmid N -> N \nequiv 0 \mod { A }
 A divides N -> N \equiv 0 \mod { A }
 [a|any|every|the|each] multiple of A -> 'all 'multiples 'of A
+[a|any|every|the|each] power of A -> 'all 'powers 'of A
+powers of A -> 'all 'powers 'of A
+N is [a] power of A -> 'all 'powers 'of A
+[all|any|every|each] [the] positive|natural integer|integers|number|numbers N -> 'all 'positive 'integers
+[a|the] [local|relative|global|absolute] maximum|max|minimum|min [value] [of] A at B -> A 'at B
+P is [a|the] local|relative minimum|min [point] -> 'local 'minimum 'at P
+P is [a|the] local|relative maximum|max [point] -> 'local 'maximum 'at P
+[we] fail|failed to reject A -> 'not 'reject A
+[we] do|does|did|should not reject A -> 'not 'reject A
+[we] cannot reject A -> 'not 'reject A
+[we] reject [the] null hypothesis -> 'reject H _ { 0 }
+not reject [the] null hypothesis -> 'not 'reject H _ { 0 }
 [the|a] circle with|of center|centre P and radius A -> 'center P , 'radius A
 [the|a] circle with|of radius A and center|centre P -> 'center P , 'radius A
 [the|a] circle of|with radius A centered|centred at P -> 'center P , 'radius A

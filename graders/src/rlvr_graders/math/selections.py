@@ -10,7 +10,7 @@ _LONGEST = 100
 _STARTS = frozenset("ABCDEFGH(\\{$")
 """What a reference without circled numbers may begin with, where it is a selection."""
 _BETWEEN = re.compile(
-    r"\\(?:text|math)[a-z]*|\\q?quad|\\[,;! ]|\b(?:and|only|(?:[Oo]ption|[Ss]tatement|[Pp]roposition|[Cc]hoice|[Cc]onclusion)s?)\b"
+    r"\\(?:text[a-z]*|mathrm|mathsf)|\\q?quad|\\[,;! ]|\b(?:and|only|(?:[Oo]ption|[Ss]tatement|[Pp]roposition|[Cc]hoice|[Cc]onclusion)s?)\b"
     r"|[{},;、，；.\s$&]"
 )
 _LETTERS = re.compile(r"[A-H]{2,8}|(?:\([A-H]\)){2,8}|\([A-H]{2,8}\)")

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import pairwise, permutations, product
 
 from .numerals import in_digits
-from .phrases import Ranges, accepted, plain_statement, speaks, take_conditions
+from .phrases import Ranges, accepted, plain_statement, speaks, take_conditions, without_victory
 from .sayings import as_formula
 from .symbols import symbols_of
 from .tokens import (
@@ -120,7 +120,7 @@ def read(tokens: Tokens) -> Node:
         return _single(tokens)
     says = speaks(tokens)
     if says:
-        tokens = accepted(as_formula(tokens))
+        tokens = accepted(as_formula(without_victory(tokens)))
     if (parts := _labelled(tokens)) is not None:
         return Node("list", tuple(_EXTREMES.get(token, token) for token in tokens), parts, form="and")
     if says:
@@ -234,7 +234,9 @@ def _label(part: Tokens) -> tuple[Tokens, Tokens]:
         end = next((at for at, t in enumerate(part) if not is_word(t) and t not in _EXTREMES), len(part))
         label, value = part[:end], bare(part[end:])
     value = bare(value[1:]) if value[:1] == ("=",) else value
-    label = tuple(_EXTREMES.get(token, token.lower()) for token in label if word_of(token) not in _LINKS)
+    named = tuple(_EXTREMES.get(token, token.lower()) for token in label if word_of(token) not in _LINKS)
+    is_letter = len(label) == 1 and len(word_of(label[0])) == 1 and label[0] != "\\text{a}"
+    label = (label[0][6],) if is_letter else named  # \\text{A: } 30
     is_label = len(label) <= _LONGEST_LABEL and "\\text{or}" not in part and _ARGUING.isdisjoint(map(word_of, label))
     return (label, value) if is_label else ((), ())
 

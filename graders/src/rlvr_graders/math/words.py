@@ -21,8 +21,11 @@ SAME_WORDS = {
         ("convergent", "converges", "seriesconverges", "integralconverges", "sequenceconverges"),
         ("absolutelyconvergent", "convergesabsolutely", "seriesconvergesabsolutely"),
         ("conditionallyconvergent", "convergesconditionally", "seriesconvergesconditionally"),
-        ("\\mathbbn", "\\mathbbz^+", "allpositiveintegers", "positiveintegers", "allnaturalnumbers", "naturalnumbers"),
+        ("\\mathbbn", "\\mathbbz^+", "allpositiveintegers", "positiveintegers", "anypositiveinteger", "everypositiveinteger",
+          "allnaturalnumbers", "naturalnumbers"),
         ("yes", "true"),
+        ("perfectsquares", "allperfectsquares", "everyperfectsquare", "anyperfectsquare", "perfectsquare", "squarenumbers"),
+        *((way, f"monotonically{way}", f"monotone{way}", f"monotonic{way}") for way in ("increasing", "decreasing")),
         ("primes", "allprimes", "primenumbers", "everyprime", "anyprime"),
         ("impossible", "notpossible", "cannotbedone"),
         ("neither", "neitherevennorodd", "neitheroddnoreven"),
@@ -76,6 +79,7 @@ single simple / double / triple
 against / favor favour
 parallel / perpendicular
 odd / even
+equal repeated coincident / distinct different unequal
 north northern / south southern / east eastern / west western
 left leftward leftwards / right rightward rightwards
 up upward upwards / down downward downwards
@@ -97,7 +101,7 @@ _BY_TEST = re.compile(r"(?<=.)by(?:the)?[a-z-]*(?:test|theorem|criterion|rule)$"
 _FILLERS = listed("straight the a an it is are answer there they on")
 _OPPOSITES = {"yes": "no", "no": "yes"}
 _TRUTHS = {"yes": "t", "no": "f", "T": "t", "F": "f", "Y": "t", "N": "f"}
-_NOUNS = listed("condition line group number integer one angle triangle function series sequence matrix graph")
+_NOUNS = listed("condition line lines circles group number integer one angle triangle function series sequence matrix graph")
 """What an adjective may leave out: isosceles, an isosceles triangle."""
 _DOUBTS = listed("not but or maybe perhaps unless except however")
 
@@ -167,4 +171,6 @@ def same_words(asked: Node, given: Node) -> bool:
     said, answered = ([word for t in n.tokens if (word := word_of(t)) not in _FILLERS] for n in (asked, given))
     if said and answered and said[-1] == answered[-1] and said[-1] in _NOUNS and sorted(said) == sorted(answered):
         return True  # isosceles right triangle, right isosceles triangle
+    if len(said) == len(answered) == 2 and said == answered[::-1] and any(word.endswith("ly") for word in said):
+        return True  # externally tangent, tangent externally
     return one == other != "" or plain_words(asked) == plain_words(given) != ""
