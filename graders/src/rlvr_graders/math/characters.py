@@ -37,7 +37,8 @@ _PREFIXED = re.compile(
 )
 """0x2B, 0b101 and 0o17, as programs have numbers in other bases."""
 _UPRIGHT_DIGITS = re.compile(
-    r"\\(?:text|math)[a-z]{0,4}\{\s*(\(?[0-9A-Fa-f]{2,40}\)?)\s*\}(?=\)?\s*_\s*\{?(?:\\text\{)?(?:1[1-6]|twelve|sixteen)(?!\d))", re.ASCII
+    r"\\(?:text|math)[a-z]{0,4}\{\s*(\(?[0-9A-Fa-f]{2,40}\)?)\s*\}(?=\)?\s*_\s*\{?(?:\\text\{)?(?:1[1-6]|twelve|sixteen)(?!\d))",
+    re.ASCII,
 )
 """The digits of \\text{B4}_{16}."""
 _UPRIGHT_COUNT = re.compile(

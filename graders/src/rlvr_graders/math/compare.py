@@ -245,8 +245,10 @@ def _same(asked: Node, given: Node, by: Judge, in_list: bool) -> bool:
     if asked.kind == given.kind == "leaf":
         if is_space(asked.tokens) or is_space(given.tokens):
             return same_space(asked.tokens, given.tokens, by)
-        if "\\sum" in (asked.tokens[0], given.tokens[0]) and (said := same_series(asked.tokens, given.tokens, by)) is not None:
-            return said
+        if "\\sum" in (asked.tokens[0], given.tokens[0]):
+            of_series = same_series(asked.tokens, given.tokens, by)
+            if of_series is not None:
+                return of_series
         return same_leaf(asked, given, by.algebra, in_list=in_list)
     if (said := truths(asked)) and (answered := truths(given)):
         return said == answered

@@ -330,6 +330,8 @@ class _Parser(TokenReader):
             return self.primary()
         negative = self.signs()
         factors = [self.power()]
+        if self.angle and self.peek() == "(" and factors[0][0] == "number":
+            factors.append(self.power())  # \\sin 2(x + 1)
         while True:
             token = self.peek()
             if not self.starts_factor(token) or token in parts.NO_ARGUMENT or token[1:] in parts.FUNCTIONS:

@@ -10,7 +10,9 @@ from .tokens import Tokens, is_word, listed, word_of
 
 _LONGEST = 24
 _WHOLE = listed("integer integers odd even positive natural")
-_SAYING_NOTHING = listed("all any every each the are is a an for with such that where which and number numbers whole values of")
+_SAYING_NOTHING = listed(
+    "all any every each the are is a an for with such that where which and number numbers whole values of"
+)
 _BOUND = re.compile(r"([a-zA-Z]*?)(<|>|\\le|\\ge) ?(-?)(\d{1,9})([a-zA-Z]*)")
 
 
@@ -43,7 +45,9 @@ def _members(tokens: Tokens, *, is_whole: bool = False) -> _Members | None:
         if at >= 0:
             tokens = (*tokens[:at], sign, *tokens[at + len(said) :])
             break
-    plain = [word_of(token) if len(token) == 8 and is_word(token) and token != "\\text{a}" else token for token in tokens]  # \text{n}
+    plain = [
+        word_of(token) if len(token) == 8 and is_word(token) and token != "\\text{a}" else token for token in tokens
+    ]  # \text{n}
     kinds = [word_of(token) for token in plain if word_of(token) in _WHOLE]
     others = {word_of(token) for token in plain if is_word(token)} - _WHOLE
     match = _BOUND.fullmatch("".join(token for token in plain if not is_word(token) and token not in ",()"))

@@ -17,6 +17,8 @@ _DISTRIBUTIONS = {
 """The names of distributions and their letters."""
 _STATED = frozenset({"\\parallel", "\\perp", "\\cong"})
 _SEGMENT = re.compile(r"\\overline \{ ([A-Z] [A-Z]) \}")
+_GAUSS = re.compile(r"(?<!\\sqrt )\[ ([^\[\](),;]+) \]")
+"""Gauss's brackets: [n/2] is the floor, where the other side has one."""
 _MARKS = frozenset({*_DISTRIBUTIONS, *_STATED, "\\hbar", "\\partial", "d", "*", "[", "_"})
 _REDUCED = ("(", "\\frac", "{", "h", "}", "{", "2", "\\pi", "}", ")")
 _NAME = r"(?<![^ ])([A-Za-z]|\\(?:alpha|beta|gamma|delta|epsilon|theta|lambda|mu|rho|sigma|tau|phi|omega))"
@@ -55,11 +57,17 @@ def in_one_notation(expected: Tokens, reading: Tokens) -> tuple[Tokens, Tokens]:
         expected, reading = (tuple(_DISTRIBUTIONS.get(token, token) for token in side) for side in (expected, reading))
     if "\\overline" in found and not found.isdisjoint(_STATED):
         expected, reading = (_replaced(_SEGMENT, r"\1", side) for side in (expected, reading))
+    if "[" in found and ("\\lfloor" in found or "\\lceil" in found):
+        expected, reading = _floored(expected), _floored(reading)
     if "[" in found and "-" in found:
         expected, reading = _without_commutators(expected, reading), _without_commutators(reading, expected)
     if is_numbered or ("_" in expected) != ("_" in reading):
         expected, reading = _indexed(expected, reading), _indexed(reading, expected)
     return expected, reading
+
+
+def _floored(tokens: Tokens) -> Tokens:
+    return tokens if "\\lfloor" in tokens or "\\lceil" in tokens else _replaced(_GAUSS, r"\\lfloor \1 \\rfloor", tokens)
 
 
 def _replaced(pattern: re.Pattern[str], by: str, tokens: Tokens) -> Tokens:

@@ -35,6 +35,7 @@ BRACKETS = {"\\lfloor": ("floor", "\\rfloor"), "\\lceil": ("ceil", "\\rceil")}
 ENDS = frozenset({")", "]", "}", "\\}", "\\rangle", "\\rfloor", "\\rceil", ",", ";", "+", "-", "&", "\\newrow"})
 
 
+_ARITHMETIC = commands("cdot frac")
 _COUNT = re.compile(r"([CAP]) _ \{ (\d{1,4}) \} \^ \{ (\d{1,4}) \}(?! \^)")
 
 
@@ -151,7 +152,8 @@ def counts(tokens: Tokens) -> dict[tuple[str, Expression], Expression]:
         head = "binom" if letter == "C" else "arrangements"
         numbers = whole(max(below, above)), whole(min(below, above))
         found[f"{letter}_{{{low}}}", whole(above)] = (head, *numbers)
-    return found if largest > 2 and not any(map(str.isalpha, _COUNT.sub("", text).replace("\\cdot", "").replace("\\frac", ""))) else {}
+    others = {*_COUNT.sub("", text).split()} - _ARITHMETIC
+    return found if largest > 2 and not any(token[0] == "\\" or token.isalpha() for token in others) else {}
 
 
 def are_digits(content: Tokens) -> bool:

@@ -28,7 +28,8 @@ _VERBS = listed(
 )
 _BECOMES = listed("converges tends approaches sums simplifies reduces evaluates amounts comes adds equal")
 _NOUNS = listed(
-    "point interval set line pair vector matrix function equation number value probability vertex center slope range domain"
+    "point interval set line pair vector matrix function equation number value probability vertex center slope range domain "
+    "focus foci vertices"
 )
 _DENIALS = listed(
     "not isn't aren't never no neither nor or either maybe perhaps possibly probably likely unlikely if unless except than between "
@@ -130,7 +131,7 @@ Ranges = tuple[tuple[str, str], ...]
 
 _BETWEEN = frozenset({",", ";", "\\text{and}", "\\text{or}"})
 _SAYING_NOTHING = _EMPTY_WORDS | _VERBS | _BECOMES | _DENIALS | _QUANTIFIERS.keys()
-_SAYING_NOTHING |= _NOUNS - listed("slope range domain vertex center")
+_SAYING_NOTHING |= _NOUNS - listed("slope range domain vertex center focus foci vertices")
 _SAYING_NOTHING |= _ADJECTIVES - listed("maximum minimum max min")
 _SAYING_NOTHING |= {word for said in COMPARED for word in said}
 _SAYING_NOTHING |= listed("he she it they we there to by in now then will must diverges")
@@ -159,14 +160,7 @@ def speaks(tokens: Tokens) -> bool:
 
 def plain_statement(tokens: Tokens) -> Tokens:
     """The answer without what is said before and behind it."""
-    for reading in (
-        _directed,
-        _compared,
-        _without_signature,
-        _of_choices,
-        _approximation,
-        _last_step,
-    ):
+    for reading in (_directed, _compared, _without_signature, _of_choices, _approximation, _last_step):
         tokens = reading(tokens)
     return _without_note(_without_tail(_without_lead(tokens)))
 
@@ -387,7 +381,7 @@ def same_ranges(one: Ranges, other: Ranges) -> bool:
     """Whether the parameters run through the same numbers; whether N begins with 0 is left open."""
     sets = [[numbers for _, numbers in ranges] for ranges in (one, other)]
     return len(one) == len(other) and all(
-        a == b or (a[0] == b[0] and "N" in (a, b)) for a, b in zip(*sets, strict=True)
+        a == b or {a, b} == {"", "R"} or (a[:1] == b[:1] and "N" in (a, b)) for a, b in zip(*sets, strict=True)
     )
 
 

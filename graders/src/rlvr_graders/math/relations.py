@@ -27,7 +27,8 @@ _WHOLE_NUMBERS = listed("all every any the is are an a if for when integer integ
 _NOT = listed("not never isn't unless except excluding without")
 _PLACES = frozenset({"\\text{at}", "\\text{when}", "\\text{for}", "\\text{if}", "\\text{where}"})
 _ANGLE = re.compile(r"^m?\\angle ?(?=[A-Z]$)")
-_DIFFERENTIAL = re.compile("d[a-z]")
+_CALLED = re.compile("e|d[a-z]")
+"""The eccentricity and a differential: alone before an equals sign they are names."""
 _FEW = 30
 """Whole numbers between two ends that are listed."""
 _SAME_NAMES = {
@@ -242,11 +243,13 @@ def _whole_numbers(node: Node, ranges: Ranges) -> Node:
     r"""1 < n \le 3, n \in \mathbb{Z} as \{2, 3\}, where the numbers are few; otherwise with ends that belong to it."""
     plain = replace(node, ranges=())
     span = _interval(plain) if node.operators else None
-    if span is None or span.kind != "tuple" or [s for _, s in ranges] != ["Z"]:
+    if span is None or span.kind != "tuple" or len(ranges) != 1 or ranges[0][1] not in ("Z", "N", "N1"):
         return plain
     ends = [None if "\\infty" in x.tokens else exact_value(parse(x.tokens), QUICK_BITS) for x in span.items]
     low = None if ends[0] is None else floor(ends[0]) + 1 if span.form[0] == "(" else ceil(ends[0])
     high = None if ends[1] is None else ceil(ends[1]) - 1 if span.form[1] == ")" else floor(ends[1])
+    if ranges[0][1] != "Z" and (low is None or low < 1):
+        return plain
     if low is not None and high is not None and 0 <= high - low < _FEW:
         return read(
             ("\\{", *",".join(map(str, range(low, high + 1))).replace(",", " , ").replace("-", "- ").split(), "\\}")
@@ -288,8 +291,22 @@ def same_relation(asked: Node, given: Node, by: Judge) -> bool:
     if set(asked.operators) == {"="} or asked.operators == ("\\in",):
         left, right = asked.items[0], asked.items[-1]
         is_quantity = letters(left.tokens) and not letters(right.tokens) and not re.search(r"\d", left.text)
-        return (is_name(left) or is_quantity or bool(TASKS.intersection(left.tokens))) and by.same(right, given)
+        return (
+            _is_called(left) or is_quantity or _is_constant(left) or bool(TASKS.intersection(left.tokens))
+        ) and by.same(right, given)
     return False
+
+
+def _is_called(node: Node) -> bool:
+    return is_name(node) or _CALLED.fullmatch(node.text) is not None
+
+
+def _is_constant(node: Node) -> bool:
+    """Whether nothing unknown is in it, as in C_5^2 = 10."""
+    try:
+        return node.kind == "leaf" and not symbols(parse(node.tokens))
+    except UnreadableAnswer:
+        return False
 
 
 def _answers_with_name(asked: Node, given: Node, by: Judge) -> bool:
@@ -298,7 +315,7 @@ def _answers_with_name(asked: Node, given: Node, by: Judge) -> bool:
     if not _NOT.isdisjoint(map(word_of, given.tokens)):
         return False
     if set(given.operators) == {"="}:
-        if is_name(sides[0]) or _DIFFERENTIAL.fullmatch(sides[0].text) or TASKS.intersection(sides[0].tokens) or _is_quantity(sides[0], asked):
+        if _is_called(sides[0]) or TASKS.intersection(sides[0].tokens) or _is_quantity(sides[0], asked):
             sides = sides[1:]
         elif is_name(sides[-1]):  # 5 = x
             sides.pop()
@@ -378,7 +395,7 @@ def _same_equations(asked: Node, given: Node, by: Judge) -> bool:
     name, value = asked.items[0], asked.items[-1]
     if len(asked.items) == len(given.items) == 2 and _is_usual(name, given.items[0]):
         return by.same(value, given.items[1])
-    if is_name(name):
+    if is_name(name) and name.form != ":":
         for side, others in ((given.items[0], given.items[1:]), (given.items[-1], given.items[:-1])):
             if _same_name(name, side):
                 return all(by.same(value, other) for other in _worked_out(others))
@@ -426,6 +443,7 @@ def _same_name(asked: Node, given: Node) -> bool:
 def _event(name: str) -> str:
     """E[X] and \\mathbb{P}(A) as E(X) and P(A), a partial derivative as f_x."""
     name = re.sub(r"^\\frac\{\\partial ?(\w)\}\{\\partial ?(\w)\}$", r"\1_{\2}", name)
+    name = re.sub(r"^S_\{(?:\\triangle ?)?([A-Z]{3,8})\}$", r"[\1]", name)  # the area of a figure
     name = re.sub(r"^\\(?:mathbb\{([EP])\}|(P)r)", r"\1\2", name)
     return name.replace("[", "(").replace("]", ")") if name[:1] in "EPV" else name
 

@@ -10,8 +10,9 @@ _LONGEST = 100
 _STARTS = frozenset("ABCDEFGH(\\{$")
 """What a reference without circled numbers may begin with, where it is a selection."""
 _BETWEEN = re.compile(
-    r"\\(?:text[a-z]*|mathrm|mathsf)|\\q?quad|\\[,;! ]|\b(?:and|only|(?:[Oo]ption|[Ss]tatement|[Pp]roposition|[Cc]hoice|[Cc]onclusion)s?)\b"
-    r"|[{},;、，；.\s$&]"
+    r"\\(?:text[a-z]*|mathrm|mathsf)|\\q?quad|\\[,;! ]"
+    r"|\b(?:and|only|are|correct|true|(?:[Oo]ption|[Ss]tatement|[Pp]roposition|[Cc]hoice|[Cc]onclusion)s?)\b"
+    r"|[{},;\u3001\uff0c\uff1b.\s$&]"
 )
 _LETTERS = re.compile(r"[A-H]{2,8}|(?:\([A-H]\)){2,8}|\([A-H]{2,8}\)")
 _MARKED = re.compile(r"(?:\(\d{1,2}\)){2,20}")

@@ -8,7 +8,7 @@ from .parts import whole
 from .tokens import CLOSERS, OPENERS, Tokens
 
 LEAST, MOST = 3, 12
-"""How many of the terms must be shown, and how many are looked at."""
+"""How many of the terms must be shown (with the last of a finite sum), and how many are looked at."""
 _INFINITY = ("constant", "infinity")
 
 
@@ -19,10 +19,15 @@ def same_series(asked: Tokens, given: Tokens, by: Judge) -> bool | None:
         return None
     first, last = _terms(shown)
     expression = parse(total)
-    if expression[0] != "sum" or not LEAST <= len(first) <= MOST:
+    if expression[0] != "sum" or not LEAST <= len(first) + len(last) <= MOST:
         return None
     _, name, low, high, body = expression
-    if low[0] != "number" or low[1].denominator > 1 or (high == _INFINITY) != (not last) or (last and symbols(high) == frozenset()):
+    if (
+        low[0] != "number"
+        or low[1].denominator > 1
+        or (high == _INFINITY) != (not last)
+        or (last and symbols(high) == frozenset())
+    ):
         return None
     start = int(low[1])
     terms = [_at(body, name, whole(start + n)) for n in range(len(first) + 1)]

@@ -497,7 +497,7 @@ def _cases(tokens: Tokens) -> Node | None:
     """The lines of a system are a list; those of a function by cases are values with their conditions."""
     if tokens[0] != "\\begin{cases}" or closes(tokens, 0) != len(tokens) - 1:
         return None
-    lines = [filled(row, {"&"}) for row in filled(tokens[1:-1], {"\\newrow"})]
+    lines = [_cells(row) for row in filled(tokens[1:-1], {"\\newrow"})]
     if not lines or not all(1 <= len(line) <= 2 for line in lines):
         raise UnreadableAnswer("the lines of the cases are not understood")
     if all(len(line) == 1 for line in lines) or all(line[-1][0] in RELATIONS for line in lines):
@@ -509,6 +509,14 @@ def _cases(tokens: Tokens) -> Node | None:
         cells = (tuple(token for token in cell if word_of(token) not in dropped) for cell in line)
         branches.append(Node("conditional", line[0], tuple(map(read, cells))))
     return Node("cases", tokens, tuple(branches))
+
+
+def _cells(row: Tokens) -> list[Tokens]:
+    r"""The value and the condition of a line of cases; a comma alone may stand between them: 2n, n \ge 2."""
+    cells = filled(row, {"&"})
+    parts = filled(row, {","}) if len(cells) == 1 else []
+    is_conditional = len(parts) == 2 and RELATIONS.isdisjoint(parts[0]) and not RELATIONS.isdisjoint(parts[1])
+    return parts if is_conditional else cells
 
 
 def _leaf(tokens: Tokens) -> Node:

@@ -50,6 +50,8 @@ firstterm: a a_{1}
 sum: S
 median: M
 radiusofconvergence: R
+domain: D
+range: R
 """
 _SYMBOLS: dict[str, frozenset[str]] = {}
 for _line in _TABLE.strip().splitlines():

@@ -23,7 +23,7 @@ SAME_WORDS = {
         ("conditionallyconvergent", "convergesconditionally", "seriesconvergesconditionally"),
         ("\\mathbbn", "\\mathbbz^+", "allpositiveintegers", "positiveintegers", "anypositiveinteger", "everypositiveinteger",
           "allnaturalnumbers", "naturalnumbers"),
-        ("yes", "true"),
+        ("yes", "true", "correct"),
         ("perfectsquares", "allperfectsquares", "everyperfectsquare", "anyperfectsquare", "perfectsquare", "squarenumbers"),
         *((way, f"monotonically{way}", f"monotone{way}", f"monotonic{way}") for way in ("increasing", "decreasing")),
         ("primes", "allprimes", "primenumbers", "everyprime", "anyprime"),
@@ -31,6 +31,9 @@ SAME_WORDS = {
         ("neither", "neitherevennorodd", "neitheroddnoreven"),
         ("cannotbedetermined", "can'tbedetermined", "notenoughinformation", "insufficientinformation"),
         ("noneofabove", "noneofthese"),
+        ("notinvertible", "singular", "noninvertible", "non-invertible"),
+        ("invertible", "nonsingular", "non-singular", "notsingular"),
+        ("bijective", "bijection", "one-to-oneandonto", "injectiveandsurjective", "surjectiveandinjective"),
         ("notcontinuous", "discontinuous"),
         ("notbounded", "unbounded"),
         ("notfair", "unfair"),
@@ -45,7 +48,7 @@ SAME_WORDS = {
         *((f"{start}{end}", f"{start}-{end}", start[0] + end[0]) for start in ("north", "south") for end in ("east", "west")),
         *((f"{day}day", day[:3], day[:4]) for day in ("mon", "tues", "wednes", "thurs", "fri", "satur", "sun")),
         *((month, month[:3], month[:4]) for month in MONTHS),
-        ("no", "false"),
+        ("no", "false", "incorrect"),
         ("\\mathbbz", "allintegers", "integers", "everyinteger"),
         ("\\mathbb{R}", *sorted(ALL_WORDS)),
         *(
@@ -101,7 +104,9 @@ _BY_TEST = re.compile(r"(?<=.)by(?:the)?[a-z-]*(?:test|theorem|criterion|rule)$"
 _FILLERS = listed("straight the a an it is are answer there they on")
 _OPPOSITES = {"yes": "no", "no": "yes"}
 _TRUTHS = {"yes": "t", "no": "f", "T": "t", "F": "f", "Y": "t", "N": "f"}
-_NOUNS = listed("condition line lines circles group number integer one angle triangle function series sequence matrix graph")
+_NOUNS = listed(
+    "condition line lines circles group number integer one angle triangle function series sequence matrix graph"
+)
 """What an adjective may leave out: isosceles, an isosceles triangle."""
 _DOUBTS = listed("not but or maybe perhaps unless except however")
 
@@ -152,6 +157,8 @@ def same_words(asked: Node, given: Node) -> bool:
     one, other = phrase(asked), phrase(given)
     if one == "divergent" and other in ("\\infty", "-\\infty") and "diverges" in plain_words(given):
         return True
+    if one in _TRUTHS and other in _TRUTHS:
+        return _TRUTHS[one] == _TRUTHS[other]
     if one in _OPPOSITES and given.tokens[1:2] == (",",):  # "Yes, it converges"
         words = [_plain(token) for token in given.tokens]
         words = words[: next((n for n, word in enumerate(words) if word in ("because", "since")), len(words))]
