@@ -48,19 +48,20 @@ def _members(tokens: Tokens, *, is_whole: bool = False) -> _Members | None:
     plain = [
         word_of(token) if len(token) == 8 and is_word(token) and token != "\\text{a}" else token for token in tokens
     ]  # \text{n}
-    kinds = [word_of(token) for token in plain if word_of(token) in _WHOLE]
+    kinds = {word_of(token) for token in plain if word_of(token) in _WHOLE}
+    is_whole |= bool(kinds - {"positive"})
     others = {word_of(token) for token in plain if is_word(token)} - _WHOLE
     match = _BOUND.fullmatch("".join(token for token in plain if not is_word(token) and token not in ",()"))
-    if match is None or not others <= _SAYING_NOTHING or len({*match[1], *match[5]}) > 1 or {"odd", "even"} <= {*kinds}:
+    if match is None or not others <= _SAYING_NOTHING or len({*match[1], *match[5]}) > 1 or {"odd", "even"} <= kinds:
         return None
     is_least, end = match[2] in (">", "\\ge"), int(match[3] + match[4])
-    if match[2] in ("<", ">") and (kinds or is_whole):
+    if match[2] in ("<", ">") and is_whole:
         end += 1 if is_least else -1
     if "positive" in kinds or "natural" in kinds:
         if not is_least:
             return None
         end = max(end, int("positive" in kinds))
-    step = 2 if {"odd", "even"} & {*kinds} else int(bool(kinds) or is_whole)
+    step = 2 if {"odd", "even"} & kinds else int(is_whole)
     if step == 2 and end % 2 != ("odd" in kinds):
         end += 1 if is_least else -1
     return _Members(step, "".join({*match[1], *match[5]}), is_least, end)
