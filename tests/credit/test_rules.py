@@ -161,7 +161,10 @@ def test_every_rule_of_ours_passes(name):
         (rule()(lambda b: b.ones() / b.lengths.min()), "inf"),
         (rule()(lambda b: b.ones()[1:]), "gave shape"),
         # What cannot be normalised is not taken for DAPO.
-        (rule(("logps",))(lambda b: mean_one(b, torch.where(b.logps == b.logps.min(), torch.nan, -b.logps))), "weight nan to"),
+        (
+            rule(("logps",))(lambda b: mean_one(b, torch.where(b.logps == b.logps.min(), torch.nan, -b.logps))),
+            "weight nan to",
+        ),
         (rule(("logps",))(lambda b: mean_one(b, b.logps)), r"weight -\d\S+ to token 0 of row 0"),
         (rule(("logps",))(lambda b: mean_one(b, b.logps - b.total(b.logps) / b.token_count)), "weight -"),
         (rule()(lambda b: b.ones() * next(CALLS)), "depends on the number of calls: .* 1 and then 2"),
