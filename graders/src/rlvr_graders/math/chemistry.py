@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .tokens import Tokens, join
+from .tokens import Tokens, join, word_of
 
 _ELEMENTS = re.findall(
     r"\w+",
@@ -13,7 +13,28 @@ _ELEMENTS = re.findall(
     "Th Pa U Np Pu Am Cm Bk Cf Es Fm Md No Lr Rf Db Sg Bh Hs Mt Ds Rg Cn Nh Fl Mc Lv Ts Og",
 )
 """By their atomic numbers."""
-_BEGINNINGS = frozenset({"\\ce", "(", "[", "^", "\\mathbb{SO}"})
+_NAMES: dict[str, str] = dict(
+    re.findall(
+        r"([a-z][a-z ]*) ([A-Z]\w*)",
+        "helium He lithium Li beryllium Be nitrogen N oxygen O neon Ne sodium Na magnesium Mg aluminum Al aluminium Al silicon Si "
+        "phosphorus P sulfur S sulphur S chlorine Cl argon Ar potassium K calcium Ca titanium Ti chromium Cr manganese Mn iron Fe "
+        "cobalt Co nickel Ni copper Cu zinc Zn arsenic As bromine Br krypton Kr silver Ag cadmium Cd tin Sn xenon Xe cesium Cs "
+        "barium Ba tungsten W platinum Pt gold Au mercury Hg lead Pb radon Rn radium Ra uranium U water H2O ammonia NH3 methane CH4 "
+        "carbon dioxide CO2 carbon monoxide CO sodium chloride NaCl sulfuric acid H2SO4 hydrochloric acid HCl nitric acid HNO3 "
+        "sodium hydroxide NaOH hydrogen peroxide H2O2 calcium carbonate CaCO3",
+    )
+)
+"""No symbols that may be the letter of a choice."""
+_FIRST_WORDS = frozenset(name.split()[0] for name in _NAMES)
+_BEGINNINGS = frozenset({"\\ce", "(", "[", "^", "\\mathbb{SO}", "s", "\\text{sp}"})
+_SHELL = r"(\d[spdf])\^?(\d{1,2}?)(?=\d[spdf]|$)"
+_SHELLS = re.compile(_SHELL)
+_CONFIGURATION = re.compile(rf"(?:\[([A-Z][a-z])\])?((?:{_SHELL})+)")
+"""1s^2 2s^2 2p^6, [Ar] 3d^6 4s^2"""
+_HYBRID = re.compile(r"sp(?:[23]d?2?)?")
+_NOBLE = dict(
+    zip(("He", "Ne", "Ar", "Kr", "Xe"), ("1s2", "2s2 2p6", "3s2 3p6", "3d10 4s2 4p6", "4d10 5s2 5p6"), strict=True)
+)
 _LONGEST = 80
 """Tokens of the longest formula or equation that is looked at."""
 _MARKUP = re.compile(r"\\(?:ce|text)(?![A-Za-z])|\\mathbb(?=\{SO\})")
@@ -36,6 +57,8 @@ def same_formula(asked: Tokens, given: Tokens) -> bool | None:
     """Whether two chemical formulas are one: also no where they differ in capitals alone. None where this does not tell."""
     if not (_may_begin(asked) and _may_begin(given)):
         return None
+    if (shells := _shells(asked)) and shells == _shells(given):
+        return True
     sides, others = _read(asked), _read(given)
     if not sides or len(sides) != len(others):
         return None
@@ -52,15 +75,34 @@ def is_formula(tokens: Tokens) -> bool:
 def _may_begin(tokens: Tokens) -> bool:
     first = tokens[0]
     if first[0].isdigit():
-        return "\\to" in tokens or ">" in tokens
-    return first[0].isupper() or first in _BEGINNINGS or (first[:6] == "\\text{" and first[6].isupper())
+        return "\\to" in tokens or ">" in tokens or tokens[1:2] in (("s",), ("\\text{s}",))
+    return (
+        first[0].isupper()
+        or first in _BEGINNINGS
+        or (first[:6] == "\\text{" and (first[6].isupper() or word_of(first) in _FIRST_WORDS))
+    )
+
+
+def _shells(tokens: Tokens) -> list[str]:
+    """The electrons of each shell, 2p6, or a hybrid orbital, sp3; nothing for anything else."""
+    text = re.sub(r"[{} ]", "", _MARKUP.sub("", join(tokens))) if 1 < len(tokens) < _LONGEST else ""
+    if _HYBRID.fullmatch(text.replace("^", "")):
+        return [text.replace("^", "")]
+    match = _CONFIGURATION.fullmatch(text)
+    if match is None or (match[1] or "He") not in _NOBLE:
+        return []
+    core = list(_NOBLE)[: list(_NOBLE).index(match[1]) + 1] if match[1] else []
+    return sorted(
+        [*" ".join(map(_NOBLE.__getitem__, core)).split(), *(f"{m[1]}{m[2]}" for m in _SHELLS.finditer(match[2]))]
+    )
 
 
 def _read(tokens: Tokens) -> list[list[Species]]:
     """The terms on each side of the arrow; nothing where this is no chemistry."""
     if len(tokens) > _LONGEST:
         return []
-    text = _ISOTOPE.sub(r"<\1,\2>", _MARKUP.sub("", join(tokens)).replace("\\cdot", "."))
+    name = _NAMES.get(" ".join(map(word_of, tokens))) if len(tokens) < 3 else None
+    text = _ISOTOPE.sub(r"<\1,\2>", _MARKUP.sub("", name or join(tokens)).replace("\\cdot", "."))
     text = _CHARGE.sub(_charge, _COUNT.sub(r"\1", text))
     sides = _ARROW.split(re.sub("[{} ]", "", text))
     if len(sides) > 2:

@@ -48,7 +48,7 @@ from .words import SAME_WORDS, contradict, phrase, same_words, truths
 _DECIMAL_COMMA = re.compile(r"-?\d+,\d+", re.ASCII)
 _LABELS = listed(
     "rank point quadrant dimension degree order area volume option case row level page step line place position player quadrant "
-    "day question statement"
+    "day question statement ph"
 )
 _ORDERED = listed("respectively order tallest shortest largest smallest oldest youngest heaviest lightest")
 """Words of a list whose items stand in their order."""
@@ -225,7 +225,7 @@ def _without_domain(node: Node, operators: frozenset[str]) -> Node:
     value, *conditions = node.items
     is_formula = value.kind == "leaf" or (value.kind == "relation" and value.items[0].text[1:2] in ("(", "_"))
     for condition in conditions:
-        name = condition.items[0].text if condition.kind == "relation" else ""
+        name = condition.items[0].text.strip("|") if condition.kind == "relation" else ""
         is_counted = name in ("n", "k", "m") and set(condition.operators) <= {">", "\\ge"}
         if not name or name not in value.tokens or not (is_counted or operators.issuperset(condition.operators)):
             return node
@@ -352,6 +352,8 @@ def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
         asked, given = _as_vector(asked), _as_vector(given)
         kinds = {asked.kind, given.kind}
     if kinds <= {"matrix", "tuple", "leaf"} and "leaf" in kinds and _VECTORS.intersection(asked.tokens + given.tokens):
+        if NO_UNIT not in (asked.unit, given.unit) and asked.unit != given.unit:
+            return False
         return by.algebra.equal(reference_expression(asked.tokens), parse(given.tokens))
     asked, given = _quotient(asked), _quotient(given)
     return asked.kind == given.kind == "leaf" and same_leaf(asked, given, by.algebra)

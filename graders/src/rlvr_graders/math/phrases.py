@@ -291,7 +291,7 @@ def _without_lead(tokens: Tokens) -> Tokens:
     # x is 5; the value of x is 5
     named = (said == 2 and tokens[0].isalpha()) or (words[0] and tokens[0] not in _CONDITIONS)
     is_product = any(a[0].isdigit() and b.isalpha() for a, b in pairwise(tokens[:said]))  # 2x is 5
-    is_parity = 0 < said < len(tokens) and words[said] in ("even", "odd")
+    is_parity = 0 < said < len(tokens) and words[said] in ("even", "odd") and "function" not in words[:said]
     if (
         named
         and 0 < said < len(tokens)

@@ -409,7 +409,18 @@ def _single(tokens: Tokens) -> Node:
         return Node("words", tokens)
     if tokens[0] in _POINT_NAMES and tokens[1:2] == ("(",) and closes(tokens, 1) == len(tokens) - 1 and "," in tokens:
         return Node("relation", tokens, (_leaf(tokens[:1]), read(tokens[1:])), operators=("=",))  # A(2, 3)
-    return _leaf(tokens)
+    return _each_with_unit(_leaf(tokens), tokens) if "," in tokens else _leaf(tokens)
+
+
+def _each_with_unit(leaf: Node, tokens: Tokens) -> Node:
+    """(2, -3) m/s: the unit is that of each component."""
+    inside = tokens[: closes(tokens, 0) + 1]
+    if not leaf.unit.measure or "," in tokens[len(inside) :]:
+        return leaf
+    vector = read(inside)
+    if vector.kind != "tuple" or any(item.kind != "leaf" or item.unit != NO_UNIT for item in vector.items):
+        return leaf
+    return replace(vector, items=tuple(replace(item, unit=leaf.unit) for item in vector.items), unit=leaf.unit)
 
 
 def _related(tokens: Tokens, items: tuple[Node, ...], operators: Tokens) -> Node:

@@ -313,7 +313,8 @@ class _Reading:
             lowered = _CHANGES.get(lowered, lowered)  # 8 % reduced
         if following or "-" in lowered:  # light-years, nautical miles
             first, second = lowered.replace("-", ""), word_of(following)
-            if first + second in UNITS and len(first + second) > 3:
+            is_product = bool(second) and len(first) == 1  # g mol^{-1}
+            if first + second in UNITS and len(first + second) > 3 and not is_product:
                 self.at, lowered = self.at + bool(second), first + second
         if lowered in ("is", "are") and word_of(following) in ("left", "remaining", "needed", "required"):
             return True  # 15 are left

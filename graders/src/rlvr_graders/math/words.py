@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from .measures import CASED
 from .moments import MONTHS
 from .structure import ALL_WORDS, EMPTY_WORDS, Node, plain_words
 from .tokens import Tokens, is_word, listed, word_of
@@ -34,9 +35,17 @@ SAME_WORDS = {
         ("notrational", "irrational"),
         ("linearlydependent", "notlinearlyindependent"),
         *((often, f"{often}true", f"{often}holds") for often in ("always", "never", "sometimes")),
+        *((f"{verb}s", verb, f"will{verb}", f"would{verb}") for verb in ("increase", "decrease")),
+        ("unchanged", "doesnotchange", "doesn'tchange", "nochange", "remainssame", "stayssame", "remainsunchanged", "constant",
+         "staysconstant"),
+        ("rejectnullhypothesis", "rejecth_0", "rejecth0"),
+        ("failtorejectnullhypothesis", "donotrejectnullhypothesis", "failtorejecth_0", "donotrejecth_0", "failtorejecth0"),
+        ("left", "toleft", "leftward", "leftwards"),
+        ("upward", "upwards", "up"),
+        ("downward", "downwards", "down"),
         ("injective", "one-to-one", "one-one"),
         ("surjective", "onto"),
-        ("right", "right-angled", "rightangled", "right-angledtriangle"),
+        ("right", "toright", "rightward", "rightwards", "right-angled", "rightangled", "right-angledtriangle"),
         ("\\mathbbq", "rationalnumbers", "rationals", "allrationals"),
         ("\\mathbbc", "complexnumbers", "allcomplex"),
         *((f"{start}{end}", f"{start}-{end}", start[0] + end[0]) for start in ("north", "south") for end in ("east", "west")),
@@ -94,7 +103,9 @@ area / perimeter / volume""".splitlines()
 """Words that cannot both be said of one answer: the group, and the side in it."""
 _COMPASS = listed("north south east west")
 _BY_TEST = re.compile(r"(?<=.)by(?:the)?[a-z-]*(?:test|theorem|criterion|rule)$")
-_FILLERS = listed("straight the a an it is are answer there they on")
+_FILLERS = listed("straight the a an it is are answer there they we on")
+_GENOTYPE = re.compile(r"(?:([a-z])\1)+", re.IGNORECASE)
+_TIMES = listed("am pm")
 _OPPOSITES = {"yes": "no", "no": "yes"}
 _TRUTHS = {"yes": "t", "no": "f", "T": "t", "F": "f", "Y": "t", "N": "f"}
 _NOUNS = listed("condition line group number integer one angle triangle function series sequence matrix graph")
@@ -144,7 +155,18 @@ def truths(node: Node) -> str:
     return text.lower() if len(text) > 1 and not text.strip("TF") else ""
 
 
+def _differ_in_case(asked: Tokens, given: Tokens) -> bool:
+    """Aa and AA, mg and Mg: where capitals tell the words apart."""
+    one, other = asked[0][6:-1], given[0][6:-1]
+    if len(asked) != 1 or len(given) != 1 or one == other or one.lower() != other.lower() or one.lower() in _TIMES:
+        return False
+    units = CASED.get(one), CASED.get(other)
+    return _GENOTYPE.fullmatch(one) is not None or (None not in units and units[0] != units[1])
+
+
 def same_words(asked: Node, given: Node) -> bool:
+    if _differ_in_case(asked.tokens, given.tokens):
+        return False
     one, other = phrase(asked), phrase(given)
     if one == "divergent" and other in ("\\infty", "-\\infty") and "diverges" in plain_words(given):
         return True
