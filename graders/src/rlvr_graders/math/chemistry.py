@@ -40,7 +40,7 @@ _LONGEST = 80
 _MARKUP = re.compile(r"\\(?:ce|text)(?![A-Za-z])|\\mathbb(?=\{SO\})")
 _COUNT = re.compile(r"_\{([1-9]\d*)\}(?!\d)")
 _CHARGE = re.compile(r"\^\{*([+-]?)(\d*)\}*([+-]?)\}*")
-_ARROW = re.compile(r"->|\\to|\\rightleftharpoons|<=>")
+_ARROW = re.compile(r"->|\\to|\\rightleftharpoons|\\le>")
 _PLUS = re.compile(r"(?<=[\w)+-])\+(?=[0-9A-Z\[(]|e\^)")
 _ISOTOPE = re.compile(r"\^\{(\d+)\}(?:_\{(\d+)\})?(?=\{?[A-Z])")
 _GROUP = rf"(?:(?:{'|'.join(sorted(_ELEMENTS, key=len, reverse=True))})\d*|[(\[](?=[A-Z(\[])|[)\]]\d*)+"

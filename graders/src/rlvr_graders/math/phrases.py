@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+from .measures import UNITS
 from .numerals import NUMBERS, in_digits
 from .sayings import as_formula
 from .tokens import Tokens, bare, filled, is_word, last_bracket, listed, split, word_of
@@ -330,7 +331,8 @@ def _without_note(tokens: Tokens) -> Tokens:
     )
     is_list = not _BETWEEN.isdisjoint(tokens[:start])  # a reason behind it may say in which order
     again = in_digits(tokens[start + 1 + said : -1])
-    if all(words[said:]) and not is_list and again and not any(map(is_word, again)):  # 12 (one dozen)
+    is_number = bool(again) and not is_word(again[0]) and all(not is_word(t) or word_of(t) in UNITS for t in again)
+    if all(words[said:]) and not is_list and is_number:  # 12 (one dozen)
         return (*tokens[:start], "\\text{or}", "{", *again, "}")
     is_rejected = not all(words) and not words[0] and not _REJECTED.isdisjoint(words)
     is_reason = not is_list and len(words) > 2 and all(words) and _OTHERWISE.isdisjoint(words)
