@@ -229,6 +229,9 @@ def _label(part: Tokens) -> tuple[Tokens, Tokens]:
         label, value = part[start + 1 : -1], part[:start]
     else:
         end = next((at for at, t in enumerate(part) if not is_word(t) and t not in _EXTREMES), len(part))
+        if end == len(part) and "\\text{is}" in part:  # Alice is a knight
+            end = part.index("\\text{is}") + 1
+            end += word_of(part[end]) in ("a", "an") if part[end:] else 0
         label, value = part[:end], bare(part[end:]) if part[end : end + 1] != ("_",) else ()
     value = bare(value[1:]) if value[:1] == ("=",) else value
     label = tuple(_EXTREMES.get(token, token.lower()) for token in label if word_of(token) not in _LINKS)

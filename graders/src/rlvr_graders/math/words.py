@@ -31,6 +31,12 @@ SAME_WORDS = {
         ("noneofabove", "noneofthese"),
         ("notcontinuous", "discontinuous"),
         ("notbounded", "unbounded"),
+        ("notindependent", "dependent"),
+        ("bijective", "injectiveandsurjective", "surjectiveandinjective", "one-to-oneandonto"),
+        ("uncountable", "uncountablyinfinite", "notcountable"),
+        *((f"local{end}", f"relative{end}") for end in ("maximum", "minimum")),
+        *((f"{sign}lyskewed", f"skewed{side}", f"skewedto{side}", f"{side}-skewed", f"{side}skewed", f"{sign}skew", f"{side}skew")
+          for sign, side in (("positive", "right"), ("negative", "left"))),
         ("notfair", "unfair"),
         ("notrational", "irrational"),
         ("linearlydependent", "notlinearlyindependent"),
@@ -74,6 +80,7 @@ _OPPOSED = {
         for line in """minimum minimal minima least smallest / maximum maximal maxima greatest largest / saddle / inflection
 increasing increases / decreasing decreases
 older / younger
+later / earlier
 taller longer higher / shorter lower
 faster / slower
 local relative / global absolute
@@ -108,7 +115,10 @@ _GENOTYPE = re.compile(r"(?:([a-z])\1)+", re.IGNORECASE)
 _TIMES = listed("am pm")
 _OPPOSITES = {"yes": "no", "no": "yes"}
 _TRUTHS = {"yes": "t", "no": "f", "T": "t", "F": "f", "Y": "t", "N": "f"}
-_NOUNS = listed("condition line group number integer one angle triangle function series sequence matrix graph")
+_NOUNS = listed(
+    "condition line group number integer one angle triangle function series sequence matrix graph "
+    "lines polynomial geometry correlation congruence criterion"
+)
 """What an adjective may leave out: isosceles, an isosceles triangle."""
 _DOUBTS = listed("not but or maybe perhaps unless except however")
 
@@ -189,4 +199,6 @@ def same_words(asked: Node, given: Node) -> bool:
     said, answered = ([word for t in n.tokens if (word := word_of(t)) not in _FILLERS] for n in (asked, given))
     if said and answered and said[-1] == answered[-1] and said[-1] in _NOUNS and sorted(said) == sorted(answered):
         return True  # isosceles right triangle, right isosceles triangle
+    if "-" in one + other:  # first-order, first order
+        one, other = (re.sub(r"(?<=[a-z])-(?=[a-z])", "", said) for said in (one, other))
     return one == other != "" or plain_words(asked) == plain_words(given) != ""
