@@ -418,7 +418,12 @@ def _single(tokens: Tokens) -> Node:
 def _each_with_unit(leaf: Node, tokens: Tokens) -> Node:
     """(2, -3) m/s: the unit is that of each component."""
     inside = tokens[: closes(tokens, 0) + 1]
-    if not leaf.unit.measure or "," in tokens[len(inside) :]:
+    if (
+        not leaf.unit.measure
+        or not 2 < len(inside) < len(tokens)
+        or tokens[0] not in ("(", "[", "\\langle")
+        or "," in tokens[len(inside) :]
+    ):
         return leaf
     vector = read(inside)
     if vector.kind != "tuple" or any(item.kind != "leaf" or item.unit != NO_UNIT for item in vector.items):
