@@ -10,11 +10,11 @@ import torch
 
 from delta_rlvr import token_coefficients
 from delta_rlvr.adapters.any_trainer import token_weights
-from delta_rlvr.adapters.engines import ENGINES, NEMO_RL, PRIME_RL, TRL, VERL_BYPASS, check_engine, engines_for
+from delta_rlvr.adapters.engines import BESIDE, ENGINES, NEMO_RL, PRIME_RL, TRL, VERL_BYPASS, check_engine, engines_for
 from delta_rlvr.adapters.running import RunningCentroids, running_weights
 from delta_rlvr.credit import NEEDS
 from delta_rlvr.credit.rule import RuleError
-from delta_rlvr.objectives import all_methods, get_method
+from delta_rlvr.objectives import Clip, LossInputs, Method, all_methods, get_method
 from engine_stubs import Ranks
 from rounding import rounding
 
@@ -210,7 +210,7 @@ def test_the_running_form_is_a_function_of_its_arguments_alone(drawn: dict[str, 
 
 
 def test_the_table_of_engines_knows_every_need_and_method() -> None:
-    known = {*NEEDS, "ratio", "gate", "batch"}
+    known = {*NEEDS, *BESIDE}
     assert all(engine.gives <= known for engine in ENGINES)
     for method in all_methods().values():
         for engine in ENGINES:
@@ -225,3 +225,23 @@ def test_the_table_of_engines_knows_every_need_and_method() -> None:
     assert VERL_BYPASS not in engines_for(get_method("gtpo"))
     assert NEMO_RL in engines_for(get_method("delta-random"))
     assert PRIME_RL not in engines_for(get_method("delta-random"))
+
+
+class Squared(Clip):
+    """A loss that no engine has."""
+
+    def __call__(self, inputs: LossInputs) -> torch.Tensor:
+        return super().__call__(inputs).square()
+
+
+class Wider(Clip):
+    """The clip with other bounds."""
+
+
+def test_a_loss_that_engines_do_not_have_is_refused_by_each() -> None:
+    """They would run their own in its place."""
+    for engine in ENGINES:
+        with pytest.raises(RuleError, match=r"'mine' needs a loss of its own.*your own training loop can"):
+            check_engine(Method("mine", surrogate=Squared()), engine)
+    check_engine(Method("mine", surrogate=Wider(0.1, 0.3)), TRL)
+    check_engine(get_method("fipo"), TRL)  # scales the advantages of the engine's clip

@@ -215,7 +215,7 @@ def test_the_best_rate_and_the_edge_of_the_grid(scores, rate, edge):
     assert (tuned.rate, tuned.edge) == (rate, edge)
     words = tuned_sentence([tuned], [45, 46], "sampled held-out accuracy")
     assert (
-        "the best of 1e-4, 2e-4, 4e-4 by sampled held-out accuracy on seeds 45 to 46, which the comparison does not use: "
+        "the best of 1e-4, 2e-4, 4e-4 by sampled held-out accuracy on seeds 45 to 46: "
         f"delta {rate_text(rate)}." in words
     )
     assert words.endswith(f"The best rate of every method is the {edge} of the grid: widen it.") == bool(edge)

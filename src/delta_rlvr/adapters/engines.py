@@ -7,15 +7,17 @@ from dataclasses import dataclass
 
 from delta_rlvr.adapters.running import runs_along
 from delta_rlvr.credit.rule import NEEDS, RuleError
-from delta_rlvr.objectives import Method
+from delta_rlvr.objectives import Clip, Method, SoftGate, Surrogate
 
 RATIO = "ratio"
 GATE = "gate"
+LOSS = "loss"
 BATCH = "batch"
 BESIDE = {
     BATCH: "all responses of a batch at once",
     RATIO: "the current policy's ratio to the old one, inside the loss",
     GATE: "a loss with a soft gate (sapo)",
+    LOSS: "a loss of its own",
 }
 """What a method may need in addition to its rule's needs."""
 
@@ -58,7 +60,15 @@ def needs_of(method: Method) -> dict[str, str]:
         needs[RATIO] = BESIDE[RATIO]
     if method.surrogate.kind == "soft_gate":
         needs[GATE] = BESIDE[GATE]
+    if not _runs_in_engines(method.surrogate):
+        needs[LOSS] = BESIDE[LOSS]
     return needs
+
+
+def _runs_in_engines(surrogate: Surrogate) -> bool:
+    """Whether the loss is the clip or the gate that engines have, or scales its advantages by `reweigh` (as FIPO)."""
+    known = surrogate.reweighs or type(surrogate).__call__ in (Clip.__call__, SoftGate.__call__)
+    return known and isinstance(surrogate, Clip | SoftGate)
 
 
 def engines_for(method: Method) -> list[Engine]:

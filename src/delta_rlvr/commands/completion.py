@@ -43,7 +43,7 @@ def options_of(command: str) -> list[str]:
         return sorted({f"--{name}" for name in known_options()} | {"--config", "--help", *own[command]})
     parser = argparse.ArgumentParser()
     if command != "completion":
-        import_module(f"delta_rlvr.commands.{command.replace('-', '_')}").add_arguments(parser)
+        import_module(f"delta_rlvr.commands.{command}").add_arguments(parser)
     names = (name for action in parser._actions for name in action.option_strings)
     return sorted({name for name in names if name.startswith("--")})
 

@@ -90,18 +90,11 @@ def method_names() -> tuple[str, ...]:
 
 
 def _registered(tree: ast.Module) -> Iterator[str]:
-    """Yield the first argument of each `register(...)` and `Method(...)`, and the first entry of each row of a loop that registers."""
+    """Yield the first argument of each `register(...)` and `Method(...)`, which is written out for that."""
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Name(id="register" | "Method"), args=[ast.Constant(value=str(name)), *_]):
                 yield name
-            case ast.For(
-                iter=ast.Tuple(elts=rows), body=[ast.Expr(value=ast.Call(func=ast.Call(func=ast.Name(id="register"))))]
-            ):
-                for row in rows:
-                    match row:
-                        case ast.Tuple(elts=[ast.Constant(value=str(name)), *_]):
-                            yield name
 
 
 def _values(arguments: Sequence[str], option: str) -> Iterator[str]:

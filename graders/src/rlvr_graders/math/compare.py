@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from string import ascii_lowercase
 
-from ..extract import choice_letter
+from ..extract import MAX_PHRASE, choice_letter
 from ..verdict import CORRECT, UNREADABLE_REFERENCE, WRONG
 from .arrows import has_vectors, same_arrows, with_basis
 from .characters import MAX_LENGTH, has_thousands
+from .chemistry import is_formula, same_formula
 from .cycles import cycles
 from .exact import TooLarge
 from .expression import Expression, parse
@@ -50,7 +51,7 @@ from .words import SAME_WORDS, contradict, phrase, same_words, truths
 _DECIMAL_COMMA = re.compile(r"-?\d+,\d+", re.ASCII)
 _LABELS = listed(
     "rank point quadrant dimension degree order area volume option case row level page step line place position player quadrant "
-    "day question statement"
+    "day question statement ph"
 )
 _ORDERED = listed("respectively order tallest shortest largest smallest oldest youngest heaviest lightest")
 """Words of a list whose items stand in their order."""
@@ -59,6 +60,10 @@ _ROOTS = frozenset({*"xyztwrkmn", "\\lambda"})
 _BASIS = frozenset("jk")
 _EXCEPTIONS = frozenset({"\\ne"})
 _DOMAINS = ORDER | _EXCEPTIONS
+_FACE = re.compile(r"\\(?:text|math)[a-z]*|[{}$*\s]")
+_SMALL_CHOICE = re.compile(
+    r"(?:the)?(?:option|choice|answer)(?:is)?:?(?:([a-j])|\(([a-j])\)|([a-j])\))\.?|\(([a-j])\)\.?|([a-j])\)"
+)
 _VECTORS = frozenset({"\\begin{matrix}", "(", "\\langle"})
 
 
@@ -166,13 +171,15 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
             if by.same(lists[0], lists[1]):
                 return CORRECT
     except UnreadableReference as error:
-        if asked.kind != "leaf" or describes_set(asked) or phrase(asked) in SAME_WORDS:
+        if asked.kind != "leaf" or describes_set(asked) or phrase(asked) in SAME_WORDS or is_formula(expected):
             return WRONG  # an interval is no expression: it was read, and a number is not it
         return f"{UNREADABLE_REFERENCE}: {error}"
     except UnreadableAnswer as error:
         return f"unparsable answer: {error}"
     except TooLarge:
         return "unparsable answer: its value is too large to work out"
+    if {*expected, *reading} == {"\\text{NO}", "\\text{No}"} and "\\text" in reference + prediction:
+        return CORRECT  # the word, not nitric oxide and nobelium
     if given.kind == "list" and asked.kind not in ("list", "tuple", "set", "union", "matrix"):
         return "wrong answer: several answers where one is asked"
     return WRONG
@@ -225,7 +232,7 @@ def _without_domain(node: Node, operators: frozenset[str]) -> Node:
     value, *conditions = node.items
     is_formula = value.kind == "leaf" or (value.kind == "relation" and value.items[0].text[1:2] in ("(", "_"))
     for condition in conditions:
-        name = condition.items[0].text if condition.kind == "relation" else ""
+        name = condition.items[0].text.strip("|") if condition.kind == "relation" else ""
         is_counted = name in ("n", "k", "m") and set(condition.operators) <= {">", "\\ge"}
         if not name or name not in value.tokens or not (is_counted or operators.issuperset(condition.operators)):
             return node
@@ -237,6 +244,9 @@ def _last_side(tokens: Tokens) -> Tokens:
 
 
 def _same(asked: Node, given: Node, by: Judge, in_list: bool) -> bool:
+    of_chemistry = same_formula(asked.whole or asked.tokens, given.whole or given.tokens)
+    if of_chemistry is not None:
+        return of_chemistry
     if asked.ranges or given.ranges:
         return same_families(asked, given, by)
     of_parity = same_parity(asked, given, by)
@@ -355,6 +365,8 @@ def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
         asked, given = _as_vector(asked), _as_vector(given)
         kinds = {asked.kind, given.kind}
     if kinds <= {"matrix", "tuple", "leaf"} and "leaf" in kinds and _VECTORS.intersection(asked.tokens + given.tokens):
+        if NO_UNIT not in (asked.unit, given.unit) and asked.unit != given.unit:
+            return False
         return by.algebra.equal(reference_expression(asked.tokens), parse(given.tokens))
     asked, given = _quotient(asked), _quotient(given)
     return asked.kind == given.kind == "leaf" and same_leaf(asked, given, by.algebra)
@@ -586,4 +598,12 @@ def _same_choice(reference: str, prediction: str) -> bool:
     """A reference that is one letter is a choice: the prediction may repeat the text of the option behind it."""
     asked = choice_letter(reference)
     is_short = len(reference) <= 20 or _without_label(tokens_of(reference)) != tokens_of(reference)
-    return asked is not None and is_short and choice_letter(prediction) == asked
+    if asked is None or not is_short:
+        return False
+    return (choice_letter(prediction) or _small_choice(prediction)) == asked
+
+
+def _small_choice(text: str) -> str | None:
+    """(b), b) and "option b", which nobody writes of a variable."""
+    match = _SMALL_CHOICE.fullmatch(_FACE.sub("", text)) if len(text) < MAX_PHRASE else None
+    return match[match.lastindex or 0].upper() if match else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .tokens import Tokens
+from .tokens import Tokens, word_of
 
 _LONGEST = 200
 """Tokens of the longest answer that is looked at."""
@@ -19,7 +19,8 @@ _STATED = frozenset({"\\parallel", "\\perp", "\\cong"})
 _SEGMENT = re.compile(r"\\overline \{ ([A-Z] [A-Z]) \}")
 _GAUSS = re.compile(r"(?<!\\sqrt )\[ ([^\[\](),;]+) \]")
 """Gauss's brackets: [n/2] is the floor, where the other side has one."""
-_MARKS = frozenset({*_DISTRIBUTIONS, *_STATED, "\\hbar", "\\partial", "d", "*", "[", "_"})
+_MARKS = frozenset({*_DISTRIBUTIONS, *_STATED, "\\hbar", "\\partial", "d", "*", "[", "_", "\\degree"})
+_WINDS = {name: wind for wind in ("north", "south", "east", "west") for name in (wind, wind[0])}
 _REDUCED = ("(", "\\frac", "{", "h", "}", "{", "2", "\\pi", "}", ")")
 _NAME = r"(?<![^ ])([A-Za-z]|\\(?:alpha|beta|gamma|delta|epsilon|theta|lambda|mu|rho|sigma|tau|phi|omega))"
 _INDEXED = re.compile(_NAME + r" _ \{ (\d+) \}(?![^ ])")
@@ -46,6 +47,8 @@ def in_one_notation(expected: Tokens, reading: Tokens) -> tuple[Tokens, Tokens]:
     if len(expected) + len(reading) > _LONGEST or " " in expected or " " in reading:
         return expected, reading
     found = {*expected, *reading}
+    if "\\degree" in found:
+        expected, reading = _bearing(expected), _bearing(reading)
     if "\\hbar" in found and "h" in found:
         expected, reading = _written_out(expected, reading), _written_out(reading, expected)
     if "\\partial" in found or ("d" in found and "/" in found):
@@ -72,6 +75,15 @@ def _floored(tokens: Tokens) -> Tokens:
 
 def _replaced(pattern: re.Pattern[str], by: str, tokens: Tokens) -> Tokens:
     return tuple(pattern.sub(by, " ".join(tokens)).split())
+
+
+def _bearing(tokens: Tokens) -> Tokens:
+    r"""N 30\degree E and 30\degree east of north, with or without \text."""
+    if len(tokens) == 4 and tokens[1].isdigit() and tokens[2] == "\\degree":
+        start, end = (_WINDS.get((word_of(token) or token).lower(), "") for token in (tokens[0], tokens[3]))
+        if start in ("north", "south") and end in ("east", "west"):
+            return (*tokens[1:3], f"\\text{{{end}}}", "\\text{of}", f"\\text{{{start}}}")
+    return tokens
 
 
 def _written_out(tokens: Tokens, other: Tokens) -> Tokens:

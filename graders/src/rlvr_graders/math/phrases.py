@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+from .measures import UNITS
 from .numerals import NUMBERS, in_digits
 from .sayings import as_formula
 from .tokens import Tokens, bare, filled, is_word, last_bracket, listed, split, word_of
@@ -101,7 +102,7 @@ _OTHERWISE = _DENIALS | listed(
     "this that it which what or"
 )
 """Words that a mere reason in brackets has not."""
-_AGAIN = listed("or i e ie that is which equals equivalently equivalent to")
+_AGAIN = listed("or i e ie that is which equals equivalently equivalent to namely meaning")
 _ROUNDED = listed("approximately approx about roughly")
 _NEXT_STEPS = frozenset({"\\Rightarrow", "\\iff", "\\Leftrightarrow"})
 _CONDITIONS = frozenset(
@@ -290,7 +291,7 @@ def _without_lead(tokens: Tokens) -> Tokens:
     named = (said == 2 and tokens[0].isalpha()) or (words[0] and tokens[0] not in _CONDITIONS)
     is_product = any(a[0].isdigit() and b.isalpha() for a, b in pairwise(tokens[:said]))  # 2x is 5
     is_placed = words[said - 1] == "at" and any(token[0].isdigit() for token in tokens[:said])  # maximum 5 at x = 1
-    is_parity = 0 < said < len(tokens) and words[said] in ("even", "odd")
+    is_parity = 0 < said < len(tokens) and words[said] in ("even", "odd") and "function" not in words[:said]
     if (
         named
         and 0 < said < len(tokens)
@@ -303,7 +304,7 @@ def _without_lead(tokens: Tokens) -> Tokens:
     is_noun = bool(end) and words[end - 1] in _NOUNS and set(words[: end - 1]) <= _ADJECTIVES
     is_year = "year" in words[:end] or (end == 1 and len(tokens) == 2 and len(tokens[1]) == 4)
     is_noun |= is_year and set(words[:end]) <= _YEAR
-    if 0 < end < len(tokens) and (is_label or is_noun or set(words[:end]) <= _EMPTY_WORDS):
+    if 0 < end < len(tokens) and tokens[end] != "_" and (is_label or is_noun or set(words[:end]) <= _EMPTY_WORDS):
         return _without_lead(bare(tokens[end:]) or tokens[-1:])
     return tokens
 
@@ -324,14 +325,18 @@ def _without_note(tokens: Tokens) -> Tokens:
     if not start or start == len(tokens) - 2:
         return tokens
     words = [word_of(token) for token in tokens[start + 1 : -1]]
-    is_rejected = not all(words) and not words[0] and not _REJECTED.isdisjoint(words)
-    is_list = not _BETWEEN.isdisjoint(tokens[:start])  # a reason behind it may say in which order
-    is_reason = not is_list and len(words) > 2 and all(words) and _OTHERWISE.isdisjoint(words)
-    if is_rejected or is_reason or words[0] in _NOTES:
-        return tokens[:start]
     said = next(
         (at for at, word in enumerate(words) if word not in _AGAIN and tokens[start + 1 + at] != ","), len(words)
     )
+    is_list = not _BETWEEN.isdisjoint(tokens[:start])  # a reason behind it may say in which order
+    again = in_digits(tokens[start + 1 + said : -1])
+    is_number = bool(again) and not is_word(again[0]) and all(not is_word(t) or word_of(t) in UNITS for t in again)
+    if all(words[said:]) and not is_list and is_number:  # 12 (one dozen)
+        return (*tokens[:start], "\\text{or}", "{", *again, "}")
+    is_rejected = not all(words) and not words[0] and not _REJECTED.isdisjoint(words)
+    is_reason = not is_list and len(words) > 2 and all(words) and _OTHERWISE.isdisjoint(words)
+    if is_rejected or is_reason or words[0] in _NOTES:
+        return tokens[:start]
     in_words = is_word(tokens[0]) and in_digits(tokens[:start])[0].isdigit()  # twelve (12)
     is_beside_unit = said or words[-1] or tokens[-2] in ("%", "\\degree")
     is_again = words[said:] and not words[said] and (is_beside_unit or in_words)

@@ -14,6 +14,7 @@ from .tokens import Tokens, is_word, word_of
 _TABLE = r"""
 N is [strictly] between A and B exclusive -> A < N < B
 N is|lies strictly between A and B -> A < N < B
+N is|lies between A and B inclusive -> A \le N \le B
 [all] [real] [numbers] [strictly] between A and B exclusive -> A < \kappa < B
 [all] [real] [numbers] strictly between A and B -> A < \kappa < B
 [all] [real] [numbers] between A and B inclusive -> A \le \kappa \le B
@@ -107,12 +108,15 @@ def as_formula(tokens: Tokens) -> Tokens:
     """The answer with such a phrase written out; as it is where it is none."""
     if len(tokens) > _LONGEST or (len(tokens) < 3 and not is_word(tokens[0])):
         return tokens
+    if len(tokens[0]) == 8 and tokens[0][6].islower() and word_of(tokens[1] if tokens[1:] else "") in ("is", "lies"):
+        tokens = (tokens[0][6], *tokens[1:])  # x is between
     tokens = _numbered(tokens)
     words = {word_of(token) or token for token in tokens}
     if _ALL_KEYS.isdisjoint(words):
         return tokens
-    if words & {"inclusive", "exclusive"} and tokens[-2] == ",":
-        tokens = (*tokens[:-2], tokens[-1])
+    if words & {"inclusive", "exclusive"}:
+        tokens = (*tokens[:-3], tokens[-2]) if tokens[-1] == ")" and tokens[-3] == "(" else tokens
+        tokens = (*tokens[:-2], tokens[-1]) if tokens[-2] == "," else tokens
     text = "".join(f"'{token[6:-1]} " if is_word(token) else f"{token} " for token in tokens if token != " ")
     for keys, pattern, written in _SAYINGS:
         match = None if keys.isdisjoint(words) else pattern.fullmatch(text)

@@ -48,6 +48,7 @@ _UNNAMED = ("\\kappa",)
 SET_OPERATIONS = {"\\cup": "union", "\\cap": "intersection", "\\setminus": "difference"}
 _SEPARATORS = frozenset({",", ";", "\\text{and}", "\\text{or}"})
 _IF = frozenset({"\\text{if}", "\\text{for}", "\\text{when}"})
+_OTHERWISE = listed("otherwise else elsewhere")
 _EXTREMES = {
     **dict.fromkeys(("\\max", "\\text{max}", "\\text{Max}"), "\\text{maximum}"),
     **dict.fromkeys(("\\min", "\\text{min}", "\\text{Min}"), "\\text{minimum}"),
@@ -135,8 +136,8 @@ def read(tokens: Tokens) -> Node:
         return residue
     ranges: Ranges = ()
     conditions: list[Tokens] = []
-    if branches := _said_cases(tokens):
-        return Node("cases", tokens, branches)
+    if said_cases := _said_cases(tokens):
+        return said_cases
     if says and (members := _permuted(tokens)):
         return Node("list", tokens, members, form=",")
     if members := _members(tokens):
@@ -232,7 +233,10 @@ def _label(part: Tokens) -> tuple[Tokens, Tokens]:
         label, value = part[start + 1 : -1], part[:start]
     else:
         end = next((at for at, t in enumerate(part) if not is_word(t) and t not in _EXTREMES), len(part))
-        label, value = part[:end], bare(part[end:])
+        if end == len(part) and "\\text{is}" in part:  # Alice is a knight
+            end = part.index("\\text{is}") + 1
+            end += word_of(part[end]) in ("a", "an") if part[end:] else 0
+        label, value = part[:end], bare(part[end:]) if part[end : end + 1] != ("_",) else ()
     value = bare(value[1:]) if value[:1] == ("=",) else value
     named = tuple(_EXTREMES.get(token, token.lower()) for token in label if word_of(token) not in _LINKS)
     is_letter = len(label) == 1 and len(word_of(label[0])) == 1 and label[0] != "\\text{a}"
@@ -293,16 +297,29 @@ def _permuted(tokens: Tokens) -> tuple[Node, ...]:
     )
 
 
-def _said_cases(tokens: Tokens) -> tuple[Node, ...]:
-    """The branches of "1 if n is even, 0 if n is odd"; none where this is anything else."""
+def _said_cases(tokens: Tokens) -> Node | None:
+    """The function of "1 if n is even, 0 if n is odd", perhaps with its name, a_n = 1 if ...; None where this is anything else."""
     if _IF.isdisjoint(tokens):
-        return ()
+        return None
     parts = [filled(part, _IF) for part in filled(tokens, _SEPARATORS)]
-    if len(parts[-1]) == 1 and word_of(parts[-1][0][-1]) == "otherwise":
-        parts[-1] = [parts[-1][0][:-1], parts[-1][0][-1:]]
+    if len(parts[-1]) == 1:
+        last = parts[-1][0]
+        if word_of(last[-1]) in _OTHERWISE:
+            parts[-1] = [last[:-1], last[-1:]]
+        elif word_of(last[0]) in _OTHERWISE:
+            parts[-1] = [last[1:], last[:1]]
     if len(parts) < 2 or any(len(part) != 2 or not all(map(bare, part)) for part in parts):
-        return ()
-    return tuple(Node("conditional", value, (read(value), read(condition))) for value, condition in parts)
+        return None
+    sides = [split(value, {"="}) for value, _ in parts]
+    names = {side[0] for side in sides if len(side) == 2}
+    if len(names) > 1:
+        return None
+    branches = tuple(
+        Node("conditional", value, (read(side[-1] if len(side) == 2 else value), read(condition)))
+        for side, (value, condition) in zip(sides, parts, strict=True)
+    )
+    cases = Node("cases", tokens, branches)
+    return Node("relation", tokens, (read(names.pop()), cases), operators=("=",)) if names else cases
 
 
 def _except(tokens: Tokens) -> Node | None:
@@ -408,7 +425,23 @@ def _single(tokens: Tokens) -> Node:
         return Node("words", tokens)
     if tokens[0] in _POINT_NAMES and tokens[1:2] == ("(",) and closes(tokens, 1) == len(tokens) - 1 and "," in tokens:
         return Node("relation", tokens, (_leaf(tokens[:1]), read(tokens[1:])), operators=("=",))  # A(2, 3)
-    return _leaf(tokens)
+    return _each_with_unit(_leaf(tokens), tokens) if "," in tokens else _leaf(tokens)
+
+
+def _each_with_unit(leaf: Node, tokens: Tokens) -> Node:
+    """(2, -3) m/s: the unit is that of each component."""
+    inside = tokens[: closes(tokens, 0) + 1]
+    if (
+        not leaf.unit.measure
+        or not 2 < len(inside) < len(tokens)
+        or tokens[0] not in ("(", "[", "\\langle")
+        or "," in tokens[len(inside) :]
+    ):
+        return leaf
+    vector = read(inside)
+    if vector.kind != "tuple" or any(item.kind != "leaf" or item.unit != NO_UNIT for item in vector.items):
+        return leaf
+    return replace(vector, items=tuple(replace(item, unit=leaf.unit) for item in vector.items), unit=leaf.unit)
 
 
 def _related(tokens: Tokens, items: tuple[Node, ...], operators: Tokens) -> Node:
