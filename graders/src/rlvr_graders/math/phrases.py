@@ -372,7 +372,9 @@ def take_conditions(tokens: Tokens) -> tuple[Tokens, Ranges, list[Tokens]]:
         body = tuple(token for item in items for token in (",", *item))[1:]
     start = last_bracket(bare(body))
     inside = bare(body)[start + 1 : -1]
-    is_domain = start and "\\ne" in inside and not bare(body)[start - 1].isalpha()  # \\frac{a}{b} (b \\ne 0)
+    is_equation = "=" in body and bare(body)[start - 1].islower()  # y = 8x (x > 0), but P(x > 0)
+    is_said = is_equation or not bare(body)[start - 1].isalpha()
+    is_domain = start and is_said and not {"\\ne", "<", ">", "\\le", "\\ge"}.isdisjoint(inside)  # \\frac{a}{b} (b \\ne 0)
     if start and (is_domain or _parameter(inside) is not None):  # (k \\in \\mathbb{Z})
         clauses.append(inside)
         body = bare(body)[:start]
