@@ -80,6 +80,7 @@ _DIRECTIONS = re.compile(
 )
 _NUMBERS_OF_ALL = listed("real reals number numbers values")
 _ALL_REALS = _NUMBERS_OF_ALL | listed("all the any every that are which is")
+_BOUNDING = frozenset({"\\ne", "<", ">", "\\le", "\\ge"})
 _ORDER = (("<",), (">",), ("\\le",), ("\\ge",))
 _YEAR = listed("in the year")
 _STATEMENTS = listed("statements statement options choices parts both only")
@@ -374,7 +375,7 @@ def take_conditions(tokens: Tokens) -> tuple[Tokens, Ranges, list[Tokens]]:
     inside = bare(body)[start + 1 : -1]
     is_equation = "=" in body and bare(body)[start - 1].islower()  # y = 8x (x > 0), but P(x > 0)
     is_said = is_equation or not bare(body)[start - 1].isalpha()
-    is_domain = start and is_said and not {"\\ne", "<", ">", "\\le", "\\ge"}.isdisjoint(inside)  # \\frac{a}{b} (b \\ne 0)
+    is_domain = start and is_said and not _BOUNDING.isdisjoint(inside)  # \\frac{a}{b} (b \\ne 0)
     if start and (is_domain or _parameter(inside) is not None):  # (k \\in \\mathbb{Z})
         clauses.append(inside)
         body = bare(body)[:start]
