@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
         tell("stopped before all was measured: the same command goes on from here")
     for name in files:
         tell(str(folder / name))
-    return 0 if stop.signal is None else 128 + stop.signal
+    return stop.exit_code(done)
 
 
 def _server(options: argparse.Namespace, policies: Sequence[str]) -> ServerSettings | None:

@@ -143,7 +143,7 @@ class Primary:
 
     arm: str
     task: str | tuple[str, ...]
-    """One task, or several for one test over the paired seeds of all of them."""
+    """One task, or several for one test over the pairs (task and seed) of all of them."""
     end_point: EndPoint = "held_out"
 
     def __post_init__(self) -> None:
