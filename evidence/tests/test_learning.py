@@ -389,6 +389,12 @@ def test_mistakes_are_named(tmp_path: Path, change: str, words: str) -> None:
         read_protocols(write(tmp_path, **yaml.safe_load(change)))
 
 
+def test_only_keys_that_can_be_written_are_listed(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no setting arm_settings; there are name, question") as raised:
+        read_protocols(write(tmp_path, arm_settings={}))
+    assert "arm_settings" not in str(raised.value).partition("; there are ")[2]
+
+
 def test_numbers_may_be_written_without_a_point(tmp_path: Path) -> None:
     place = write(tmp_path)
     place.write_text(
@@ -664,7 +670,7 @@ def test_arms_differ_by_the_paired_test(tmp_path: Path) -> None:
     said = sentences(study_table(protocol_of(tmp_path, arms=arms), found))
     assert said[1] == (
         "phrased-sums, accuracy over training: arms that differ from dapo at the 5 % level (sign flips over pairs, Holm over "
-        "2 comparisons): delta +1.0 (+0.8 to +1.2). With fewer than 6 pairs none can be shown to: grpo."
+        "2 comparisons): delta +1.0 (+0.8 to +1.2). Fewer than 6 pairs, which cannot show it: grpo."
     )
     few = [one for one in found if one.run.seed < 5]
     assert sentences(study_table(protocol_of(tmp_path, arms=arms), few))[2].endswith(

@@ -29,6 +29,8 @@ from delta_rlvr.words import counted
 
 ENOUGH = enough_seeds(1)
 """The fewest pairs of which the sign-flip test can be significant."""
+NAMED = 3
+"""So many arms a sentence names in passing; of more it says how many they are."""
 
 
 @dataclass(frozen=True)
@@ -289,7 +291,8 @@ def _apart(column: Column, everywhere: Sequence[SeedComparison], table: StudyTab
     if not apart and rows and max(tested, default=0) < enough_seeds(len(tested)):
         return f"{said}none; so few pairs cannot show any."
     few = [row.method for row in rows if 0 < row.pairs < ENOUGH]
-    cannot = f" With fewer than {ENOUGH} pairs none can be shown to: {', '.join(few)}." if few else ""
+    named = ", ".join(few) if len(few) <= NAMED else f"{len(few)} arms"
+    cannot = f" Fewer than {ENOUGH} pairs, which cannot show it: {named}." if few else ""
     return f"{said}{', '.join(apart) or 'none'}.{cannot}"
 
 
