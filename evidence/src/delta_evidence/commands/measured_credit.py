@@ -119,7 +119,7 @@ def show(result: dict[str, Any], console: Console) -> None:
     console.print(
         "rank: Spearman's correlation of the weight with |measured credit|. AUROC: finding the top tenth by it. sign: share of the "
         "tokens with a sure credit that the weight pushes the right way. gain: expected reward gained at equal step length, 1 for "
-        "the true gradient. aim: the same of the mean update (what is lacking is bias). noise: the share of the update that other "
+        "the true gradient. mean's gain: that of the mean update (what is lacking is bias). noise: the share of the update that other "
         "batches would not share. labels: one half of the continuations as a score of the other half.",
         markup=False,
         highlight=False,
