@@ -93,6 +93,7 @@ def test_interrupted_and_started_again(tmp_path, with_what):
     assert "cannot come below p = " in told
     stored = json.loads((folder / "comparison.json").read_text())
     assert [row["method"] for row in stored["rows"]] == ["dapo", "delta"]
+    assert stored["rows"][1]["difference"] | {"low": None, "high": None} == stored["rows"][1]["difference"]
     for method in ("dapo", "delta"):
         finals = [run_info(folder / f"{method}-seed{42 + s}")["final"]["after"]["accuracy"] for s in range(seeds)]
         assert stored["scores"][method] == finals
