@@ -105,6 +105,8 @@ def fill(studies: Sequence[KeptStudy], evidence: Path) -> dict[str, str]:
     below = sorted(_below(study) for study in real if study.model == "SmolLM2-135M" and list(study.pairs("delta")))
     return {
         "smollm2": _gap(_over(smollm2)),
+        "smollm2_end": _gap(_end(smollm2)),
+        "qwen_end": _gap(_end(qwen)),
         "smollm2_pairs": str(len(smollm2)),
         "qwen": _gap(_over(qwen)),
         "qwen_pairs": str(len(qwen)),
