@@ -154,6 +154,7 @@ for _word in ("am", "pm", "as", "dB", "ha"):  # words, decibels and hectares
     CASED.pop(_word, None)
 CASED |= {symbol: name for name, symbol in _PREFIXED.items() if len(symbol) == 1 and symbol.isupper()}
 CASED |= {"µm": "micrometer", "ml": "milliliter", "Kb": "kilobit", "KB": "kilobyte", "AU": "astronomicalunit"}
+_OWN_SPELLINGS = frozenset({*UNITS, *CASED})
 UNITS |= {
     name.lower(): own
     for name, own in reversed(CASED.items())
@@ -173,6 +174,8 @@ COMPOUND: dict[str, Measure] = {
     "cc": (("centimeter", 3),),
     "sqft": (("foot", 2),),
 }
+SPELLED = _OWN_SPELLINGS | COMPOUND.keys() | {*_PREFIXED.values()}
+"""What units are written as, each in its own case."""
 _NOT_BARE = listed("rs pa ha wh nm pm um cd ms ns us ly mo qt pt rev bar turn bit cup tt dm lm lx hp bq wb psi")
 BARE_UNITS = {name for name in {*UNITS, *COMPOUND} if len(name) > 1 and name.isalpha()} - _NOT_BARE
 BARE_UNITS |= listed("sq cu nm ms dm cup bit")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from .measures import BASES, CASED, COMPOUND, CURRENCIES, OFFSETS, SIGNS, UNITS, Measure
+from .measures import BASES, CASED, COMPOUND, CURRENCIES, OFFSETS, SIGNS, SPELLED, UNITS, Measure
 from .numerals import NUMBERS, PARTS, SCALES, in_digits
 from .tokens import CLOSERS, OPENERS, Tokens, is_word, listed, word_of
 
@@ -63,6 +63,8 @@ _EACH = listed("a an each every")
 _TRIGONOMETRY = frozenset({"\\sin", "\\cos", "\\tan", "\\cot", "\\sec", "\\csc", "\\cis"})
 _OPERATORS = frozenset({"/", "+", "-", "\\cdot", "^", "_", "(", "[", "|"})
 MAX_WORDS = 8
+_LONGEST_UNIT = 24
+"""Tokens of the longest unit that is looked for among variables."""
 _NOTHING = Fraction(0)
 _MONEY = frozenset(sign for sign, name in SIGNS.items() if name in CURRENCIES)
 _POUNDS: set[Measure] = {(("pound", 1),), (("sterling", 1),)}
@@ -101,6 +103,42 @@ class Unit:
 NO_UNIT = Unit()
 
 
+def plain_unit(tokens: Tokens, like: Unit) -> tuple[Tokens, Unit] | None:
+    r"""The number and the unit of 1.6 \cdot 10^{-19} C, whose letters stand there as variables, where such a unit is known to be meant.
+
+    Everything behind the number has to be one, and to measure what `like` measures, if that is something.
+    """
+    start = 1 + (tokens[0] == "-")
+    if tokens[start : start + 4] == ("\\cdot", "10", "^", "{"):
+        start = tokens.index("}", start) + 1
+    tail = tokens[start:]
+    if not 0 < len(tail) <= _LONGEST_UNIT or not tokens[tokens[0] == "-"][0].isdigit():
+        return None
+    words: list[str] = []
+    run = ""
+    for token, following in zip(tail, (*tail[1:], ""), strict=True):
+        letter = "u" if token == "\\mu" else token if len(token) == 1 and token.isalpha() else ""
+        run += letter
+        if run and not (letter and (following == "\\mu" or (len(following) == 1 and following.isalpha()))):
+            names = _unit_names(run, following)
+            if not names:
+                return None
+            words += names
+            run = ""
+        if not letter:
+            words.append(token)
+    value, unit = take_unit((*tokens[:start], *words))
+    is_one = value == tokens[:start] and not unit.words
+    return (value, unit) if is_one and (like == NO_UNIT or unit.in_bases()[1] == like.in_bases()[1]) else None
+
+
+def _unit_names(run: str, following: str) -> list[str]:
+    """The unit, or two of them, that letters in a row spell: kg, and N m, whose space TeX has not kept."""
+    splits: list[tuple[str, ...]] = [] if run in COMPOUND and following == "^" else [(run,)]
+    splits += [(run[:at], run[at:]) for at in range(1, len(run))]
+    return next(([f"\\text{{{name}}}" for name in names] for names in splits if SPELLED.issuperset(names)), [])
+
+
 def units_conflict(one: Unit, other: Unit, *, counts_matter: bool = False) -> bool:
     """Whether the units are of different kinds (5 cm, 5 s, 5 eggs), or words that turn the meaning differ (20 % more, 20 % less).
 
@@ -124,7 +162,10 @@ def units_conflict(one: Unit, other: Unit, *, counts_matter: bool = False) -> bo
         if "unit" in names:  # square units are not cubic ones; plain units are said of all of them
             powers = {sum(power for _, power in unit.measure) for unit in (one, other)}
             return len(powers) > 1 and 1 not in powers
-        return one.in_bases()[1] != other.in_bases()[1]
+        bases = [unit.in_bases()[1] for unit in (one, other)]
+        rates = [tuple(base for base in side if base[0] not in CURRENCIES) for side in bases]
+        is_left_out = rates[0] == rates[1] != () and rates[0] in bases  # 2.40 per pound
+        return bases[0] != bases[1] and not is_left_out
     if counts_matter and one.words and other.words:
         return not set(one.words) & set(other.words)
     if _counts(one) and _counts(other):
@@ -201,6 +242,8 @@ def _repeated(value: Tokens, tail: Tokens) -> tuple[Tokens, Unit]:
 
 def compound(tokens: Tokens) -> tuple[Tokens, Unit] | None:
     """5 feet 6 inches, 2 hours and 15 minutes: the sum in the first unit. None where this is anything else."""
+    if len(tokens) > 4 and tokens[0] in _MONEY and tokens[1].isdigit():  # \\$12 and 50 cents
+        tokens = (tokens[1], f"\\text{{{SIGNS[tokens[0]]}}}", *tokens[2:])
     if len(tokens) < 4 or not tokens[0][0].isdigit():
         return None
     if tokens[1::2] == ("'", "'") and tokens[4:] == ("'",):  # 5' 6''
@@ -266,7 +309,7 @@ class _Reading:
             if token == "^":
                 known = self.exponent()
             elif token == "/":
-                known, self.sign = True, -1
+                known, self.sign, self.group = True, -1, -1  # J/kg K is J/(kg K)
             elif token in ("(", ")"):
                 known, self.group = True, self.sign if token == "(" else 1
                 self.sign = self.group
@@ -313,7 +356,8 @@ class _Reading:
             lowered = _CHANGES.get(lowered, lowered)  # 8 % reduced
         if following or "-" in lowered:  # light-years, nautical miles
             first, second = lowered.replace("-", ""), word_of(following)
-            if first + second in UNITS and len(first + second) > 3:
+            is_product = bool(second) and len(first) == 1  # g mol^{-1}
+            if first + second in UNITS and len(first + second) > 3 and not is_product:
                 self.at, lowered = self.at + bool(second), first + second
         if lowered in ("is", "are") and word_of(following) in ("left", "remaining", "needed", "required"):
             return True  # 15 are left
