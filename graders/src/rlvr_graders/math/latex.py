@@ -171,6 +171,7 @@ class _Reader(Source):
         elif (
             run.lower() in ("and", "or")
             or (run == "at" and self.following() in ("least", "most"))
+            or (run == "by" and gap and out and is_word(out[-1]) and self.at_gap(2))
             or (is_language(run) and ((gap and self.at_gap(len(run))) or len(run) > 4))
         ):
             out.append(as_word(run))

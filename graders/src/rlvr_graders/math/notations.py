@@ -8,7 +8,12 @@ from .tokens import Tokens
 
 _LONGEST = 200
 """Tokens of the longest answer that is looked at."""
-_MARKS = frozenset({"\\hbar", "\\partial", "d", "*", "[", "_"})
+_WAYS = {
+    letter: name
+    for name in ("north", "south", "east", "west")
+    for letter in (name[0].upper(), f"\\text{{{name[0].upper()}}}")
+}
+_MARKS = frozenset({"\\text{of}", "\\hbar", "\\partial", "d", "*", "[", "_"})
 _REDUCED = ("(", "\\frac", "{", "h", "}", "{", "2", "\\pi", "}", ")")
 _NAME = r"(?<![^ ])([A-Za-z]|\\(?:alpha|beta|gamma|delta|epsilon|theta|lambda|mu|rho|sigma|tau|phi|omega))"
 _INDEXED = re.compile(_NAME + r" _ \{ (\d+) \}(?![^ ])")
@@ -35,6 +40,8 @@ def in_one_notation(expected: Tokens, reading: Tokens) -> tuple[Tokens, Tokens]:
     if len(expected) + len(reading) > _LONGEST or " " in expected or " " in reading:
         return expected, reading
     found = {*expected, *reading}
+    if "\\text{of}" in found:
+        expected, reading = _in_compass_words(expected), _in_compass_words(reading)
     if "\\hbar" in found and "h" in found:
         expected, reading = _written_out(expected, reading), _written_out(reading, expected)
     if "\\partial" in found or ("d" in found and "/" in found):
@@ -47,6 +54,21 @@ def in_one_notation(expected: Tokens, reading: Tokens) -> tuple[Tokens, Tokens]:
     if is_numbered or ("_" in expected) != ("_" in reading):
         expected, reading = _indexed(expected, reading), _indexed(reading, expected)
     return expected, reading
+
+
+def _in_compass_words(tokens: Tokens) -> Tokens:
+    """N of E as north of east."""
+    at = tokens.index("\\text{of}") if "\\text{of}" in tokens else 0
+    beside = tokens[at - 1 : at + 2]
+    if not at or len(beside) < 3 or not _WAYS.keys() >= {beside[0], beside[2]}:
+        return tokens
+    return (
+        *tokens[: at - 1],
+        f"\\text{{{_WAYS[beside[0]]}}}",
+        beside[1],
+        f"\\text{{{_WAYS[beside[2]]}}}",
+        *tokens[at + 2 :],
+    )
 
 
 def _replaced(pattern: re.Pattern[str], by: str, tokens: Tokens) -> Tokens:

@@ -12,6 +12,7 @@ from itertools import pairwise
 from .numerals import NUMBERS, in_digits
 from .sayings import as_formula
 from .tokens import Tokens, bare, filled, is_word, last_bracket, listed, split, word_of
+from .units import DIRECTIONS
 
 _LEADING_SIGNS = frozenset({"+", "\\approx", "\\Rightarrow", "=", ":"})
 _LABELS = listed("answer result solution")
@@ -28,7 +29,8 @@ _VERBS = listed(
 )
 _BECOMES = listed("converges tends approaches sums simplifies reduces evaluates amounts comes adds equal")
 _NOUNS = listed(
-    "point interval set line pair vector matrix function equation number value probability vertex center slope range domain"
+    "point interval set line pair vector matrix function equation number value probability vertex center slope range domain "
+    "eigenvalue eigenvalues"
 )
 _DENIALS = listed(
     "not isn't aren't never no neither nor or either maybe perhaps possibly probably likely unlikely if unless except than between "
@@ -91,6 +93,10 @@ _NOTES = listed(
 _REJECTED = listed(
     "rejected reject discarded discard extraneous invalid excluded ignored not cannot doesn't isn't can't"
 )
+_TIMES = {"single": 1, "one": 1, "double": 2, "twice": 2, "two": 2, "triple": 3, "three": 3}
+_MULTIPLICITY = listed("multiplicity double triple twice")
+_OF_MULTIPLICITY = frozenset(_TIMES) | listed("( ) with of algebraic multiplicity root eigenvalue a")
+_MOST_TIMES = 10
 _NOT = listed("not cannot doesn't isn't can't")
 _KEPT = listed("accepted accept valid kept keep ok")
 _OTHERWISE = _DENIALS | listed(
@@ -186,6 +192,23 @@ def accepted(tokens: Tokens) -> Tokens:
     return tuple(token for part in kept for token in (",", *part))[1:]
 
 
+def each_repeated(tokens: Tokens) -> Tokens:
+    """Of "2 (multiplicity 2), 5" each value as often as it counts: 2, 2, 5."""
+    if _MULTIPLICITY.isdisjoint(map(word_of, tokens)):
+        return tokens
+    parts: list[Tokens] = []
+    for part in filled(tokens, _BETWEEN):
+        at = next((at for at, token in enumerate(part) if at and (token == "(" or is_word(token))), len(part))
+        note = [word_of(token) or token for token in part[at:]]
+        counts = [int(word) if word.isdigit() else _TIMES[word] for word in note if word.isdigit() or word in _TIMES]
+        if note and (
+            len(counts) != 1 or not 0 < counts[0] <= _MOST_TIMES or not {*note} <= _OF_MULTIPLICITY | {str(counts[0])}
+        ):
+            return tokens
+        parts += [part[:at]] * (counts[0] if counts else 1)
+    return tuple(token for part in parts for token in (",", *part))[1:]
+
+
 def _note(part: Tokens) -> set[str]:
     """The words of the bracket that a part ends with, where it holds nothing else."""
     start = last_bracket(part)
@@ -195,7 +218,14 @@ def _note(part: Tokens) -> set[str]:
 
 def _directed(tokens: Tokens) -> Tokens:
     """A decrease of 20 % as 20 % decrease."""
-    said = tokens[1:] if word_of(tokens[0]) in ("a", "an") else tokens
+    is_article = (
+        len(tokens) > 2 and tokens[0] == "a" and tokens[1][0].isdigit() and is_word(tokens[-1])
+    )  # a 15% decrease
+    said = tokens[1:] if word_of(tokens[0]) in ("a", "an") or is_article else tokens
+    tokens = said if is_article else tokens
+    at = next((at for at, token in enumerate(said[:5]) if word_of(token) in ("of", "by")), 0)
+    if at > 1 and all(map(is_word, said[:at])) and _DENIALS.isdisjoint(map(word_of, said[:at])):  # it decreases by 15%
+        said = said[at - 1 :]
     if len(said) > 1 and said[-1] == "%" and said[1][0].isdigit() and word_of(said[0]) in ("up", "down"):
         return (*said[1:], said[0])
     if len(said) < 3 or word_of(said[1]) not in ("of", "by"):
@@ -321,6 +351,13 @@ def _without_tail(tokens: Tokens) -> Tokens:
 
 def _without_note(tokens: Tokens) -> Tokens:
     """Drops "(since x > 0)" and "(x = -2 is rejected)" from the end; "(160 minutes)" there says the value once more."""
+    if (
+        tokens[-2:-1] == (",",)
+        and word_of(tokens[-1]) in DIRECTIONS
+        and tokens.count(",") == 1
+        and not is_word(tokens[0])
+    ):
+        return (*tokens[:-2], tokens[-1])  # 6 N, repulsive
     start = last_bracket(tokens)
     if not start or start == len(tokens) - 2:
         return tokens

@@ -407,6 +407,7 @@ def _same_name(asked: Node, given: Node) -> bool:
 
 def _event(name: str) -> str:
     """E[X] and \\mathbb{P}(A) as E(X) and P(A), a partial derivative as f_x."""
+    name = re.sub(r"^\\hat\{(\\?[A-Za-z]+)\}$", r"\1", name)  # \hat{y} = 2x
     name = re.sub(r"^\\frac\{\\partial ?(\w)\}\{\\partial ?(\w)\}$", r"\1_{\2}", name)
     name = re.sub(r"^\\(?:mathbb\{([EP])\}|(P)r)", r"\1\2", name)
     return name.replace("[", "(").replace("]", ")") if name[:1] in "EPV" else name

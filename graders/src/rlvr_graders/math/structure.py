@@ -50,7 +50,8 @@ _IF = frozenset({"\\text{if}", "\\text{for}", "\\text{when}"})
 _EXTREMES = {
     **dict.fromkeys(("\\max", "\\text{max}", "\\text{Max}"), "\\text{maximum}"),
     **dict.fromkeys(("\\min", "\\text{min}", "\\text{Min}"), "\\text{minimum}"),
-}
+    "\\gcd": "\\text{gcd}", "\\lcm": "\\text{lcm}",
+}  # fmt: skip
 _FOR = frozenset({"\\text{for}", "\\text{where}", "\\text{with}"})
 _LONGEST_LABEL = 3
 _LINKS = listed("is are was has have had gets get costs cost the a an : of")
@@ -229,6 +230,8 @@ def _label(part: Tokens) -> tuple[Tokens, Tokens]:
     else:
         end = next((at for at, t in enumerate(part) if not is_word(t) and t not in _EXTREMES), len(part))
         label, value = part[:end], bare(part[end:])
+    if label[-1:] in (("\\gcd",), ("\\lcm",)) and value[:1] != ("=",):
+        return (), ()
     value = bare(value[1:]) if value[:1] == ("=",) else value
     label = tuple(_EXTREMES.get(token, token.lower()) for token in label if word_of(token) not in _LINKS)
     return (label, value) if len(label) <= _LONGEST_LABEL and "\\text{or}" not in part else ((), ())

@@ -12,11 +12,11 @@ from .tokens import CLOSERS, OPENERS, Tokens, is_word, listed, word_of
 _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 ORDINALS = listed("st nd rd th")
 # Words that turn a value's meaning: two answers that differ in one of these are two answers.
-_DIRECTIONS = listed(
+DIRECTIONS = listed(
     "north south east west left right up down above below before after am pm increase decrease more less fewer gain loss profit "
     "positive negative clockwise counterclockwise inside outside even odd bc ad "
     "january february march april may june july august september october november december "
-    "monday tuesday wednesday thursday friday saturday sunday"
+    "monday tuesday wednesday thursday friday saturday sunday repulsive attractive tensile compressive"
 )
 # Words that make a phrase more than a name for what is counted: with one of them it is never dropped from beside a value.
 _STATEMENTS = listed(
@@ -35,7 +35,8 @@ _HARMLESS = listed(
     "long wide high deep thick away ahead apart approximately approx exactly about answer o'clock gon sided per of the a an overall "
     "place position bc ad respectively more "
     "today daily weekly monthly annually yearly later ago th even odd north south east west up down above right "
-    "before after am pm gain loss profit increase decrease positive clockwise counterclockwise inside outside"
+    "before after am pm gain loss profit increase decrease positive clockwise counterclockwise inside outside "
+    "repulsive attractive tensile compressive"
 )
 _GENERAL = listed(
     "people persons ways things items objects pieces numbers values times units possibilities solutions combinations"
@@ -128,7 +129,7 @@ def plain_unit(tokens: Tokens, like: Unit) -> tuple[Tokens, Unit] | None:
         if not letter:
             words.append(token)
     value, unit = take_unit((*tokens[:start], *words))
-    is_one = value == tokens[:start] and not unit.words
+    is_one = value == tokens[:start] and _HARMLESS.issuperset(unit.words)
     return (value, unit) if is_one and (like == NO_UNIT or unit.in_bases()[1] == like.in_bases()[1]) else None
 
 
@@ -149,7 +150,7 @@ def units_conflict(one: Unit, other: Unit, *, counts_matter: bool = False) -> bo
         return False
     if one.is_percent and not one.words and other.is_percent and _CHANGED.issuperset(other.words):
         return False  # 20 % is asked, by which a price has changed
-    if _DIRECTIONS & (set(one.words) ^ set(other.words)):
+    if DIRECTIONS & (set(one.words) ^ set(other.words)):
         return True
     if one.is_percent != other.is_percent and any(_counts(unit) for unit in (one, other) if not unit.measure):
         return True  # 60 people are not 60 %
