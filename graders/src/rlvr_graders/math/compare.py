@@ -18,7 +18,7 @@ from .comparisons import same_comparison
 from .cycles import cycles
 from .exact import TooLarge
 from .expression import Expression, parse
-from .families import renamed, whole_turns, without_constant_word
+from .families import renamed, whole_exponents, whole_turns, without_constant_word
 from .latex import tokens_of
 from .leaves import Algebra, Judge, UnreadableReference, reference_expression, same_leaf
 from .moments import same_moment
@@ -148,9 +148,12 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
             return CORRECT
         sets = [{numbers for _, numbers in node.ranges} for node in (asked, given)]
         may_rename = (
-            asked.ranges == given.ranges or same_ranges(asked.ranges, given.ranges) or set() in sets
+            asked.ranges == given.ranges or same_ranges(asked.ranges, given.ranges) or (set() in sets and "N1" not in sets[0] | sets[1])
         ) and parity(asked) is None
         if may_rename and any(by.same(asked, read(tokens)) for tokens in renamed(asked, given)):
+            return CORRECT
+        counts = whole_exponents(asked), whole_exponents(given)
+        if counts != (asked, given) and by.same(*counts):
             return CORRECT
         if (full := _substituted(given)) is not None and by.same(asked, read(full)):
             return CORRECT

@@ -409,7 +409,11 @@ def take_conditions(tokens: Tokens) -> tuple[Tokens, Ranges, list[Tokens]]:
     if start and (is_domain or _parameter(inside) is not None):  # (k \\in \\mathbb{Z})
         clauses.append(inside)
         body = bare(body)[:start]
-    parameters = [_parameter(clause) for clause in clauses]
+    parameters: list[tuple[str, str] | None] = []
+    for clause in clauses:
+        before = parameters[-1] if parameters else None
+        is_another = before and before[0] and len(clause) == 1 and clause[0].isalpha()  # real constants m, c
+        parameters.append((clause[0], before[1]) if before and is_another else _parameter(clause))
     ranges = tuple(sorted({parameter for parameter in parameters if parameter and parameter[0]}))
     others = [clause for clause, parameter in zip(clauses, parameters, strict=True) if parameter is None]
     return bare(body), ranges, others
