@@ -148,7 +148,9 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
             return CORRECT
         sets = [{numbers for _, numbers in node.ranges} for node in (asked, given)]
         may_rename = (
-            asked.ranges == given.ranges or same_ranges(asked.ranges, given.ranges) or (set() in sets and "N1" not in sets[0] | sets[1])
+            asked.ranges == given.ranges
+            or same_ranges(asked.ranges, given.ranges)
+            or (set() in sets and "N1" not in sets[0] | sets[1])
         ) and parity(asked) is None
         if may_rename and any(by.same(asked, read(tokens)) for tokens in renamed(asked, given)):
             return CORRECT

@@ -21,7 +21,7 @@ larger bigger / smaller
 expensive dearer / cheaper
 richer / poorer
 warmer hotter / colder cooler
-later / earlier
+later after / earlier before
 wider / narrower
 deeper / shallower
 farther further / closer nearer
@@ -33,9 +33,9 @@ above / below""".splitlines()
 }
 """What is said of the larger one and of the smaller one."""
 _VERBS = listed("is are was were has have had costs cost weighs weighed earns earned runs ran pays paid gets got")
-_ARTICLES = listed("the a an it does did")
+_ARTICLES = listed("the an it does did")
 _PARTS = listed("times half twice third quarter percent as")
-_SIGNS = frozenset({"\\text{than}", "\\text{by}"})
+_SIGNS = frozenset({"\\text{than}", "\\text{by}", "\\text{before}", "\\text{after}"})
 """One of them stands in every comparison."""
 _LONGEST = 30
 
@@ -75,6 +75,8 @@ def _comparison(tokens: Tokens) -> _Comparison | None:
     at = next((at for at, word in enumerate(words) if word in _WORDS), -1)
     if at < 0 or len(words) > _LONGEST or "not" in words:
         return None
+    if words[at] in ("before", "after"):  # 15 minutes before Leo
+        return _apart(tokens, words, at)
     than, by = (words.index(word, at) if word in words[at:] else len(words) for word in ("than", "by"))
     verb = next((n for n, word in enumerate(words[:at]) if word in _VERBS), -1)
     quality, sign = _WORDS[words[at]]
@@ -88,5 +90,19 @@ def _comparison(tokens: Tokens) -> _Comparison | None:
         return None
     if whom and whom[-1] in _VERBS:  # than Leo has
         whom.pop()
-    one, other = (tuple(word for word in part if word not in _ARTICLES) for part in (who, whom))
+    if noun and whom and not who:  # 12 more boys than girls
+        who, noun = noun, []
+    one, other = _names(who), _names(whom)
     return _Comparison(one, other, quality, sign, amount, tuple(noun))
+
+
+def _apart(tokens: Tokens, words: list[str], at: int) -> _Comparison | None:
+    """Train A arrives 15 minutes before train B."""
+    start = next((n for n, word in enumerate(words[:at]) if not word), 0)
+    who, whom = words[:start], words[at + 1 :]
+    quality, sign = _WORDS[words[at]]
+    return _Comparison(_names(who), _names(whom), quality, sign, tokens[start:at], ()) if who and all(whom) else None
+
+
+def _names(words: list[str]) -> tuple[str, ...]:
+    return tuple(word for word in words if word not in _ARTICLES)

@@ -149,6 +149,7 @@ class _Reader(Source):
         after_number = bool(out) and (
             out[-1][0].isdigit() or is_word(out[-1]) or (gap and run != "in" and out[-1] in ("\\pi", "}"))
         )
+        after_number |= out[-1:] == ["/"] and out[0] == "\\$"  # \\$7.50/hr
         is_unit = (
             run.lower() in BARE_UNITS
             or run in ORDINALS
@@ -171,7 +172,13 @@ class _Reader(Source):
         elif (
             run.lower() in ("and", "or")
             or (run == "at" and self.following() in ("least", "most"))
-            or (run == "by" and gap and out and is_word(out[-1]) and self.at_gap(2))
+            or (
+                run in spelling.BETWEEN_WORDS
+                and gap
+                and out
+                and (is_word(out[-1]) or out[0] == "\\$")
+                and self.at_gap(2)
+            )
             or (is_language(run) and ((gap and self.at_gap(len(run))) or len(run) > 4))
         ):
             out.append(as_word(run))
@@ -182,7 +189,7 @@ class _Reader(Source):
         """A variable, or what else a single letter may be: 3 x 10^8, km/h, 25 m^2 (with a space, which 25m^2 has not)."""
         after_number = gap and bool(out) and out[-1][0].isdigit()
         after_unit = len(out) > 1 and (
-            (out[-1] in ("/", "\\cdot") and is_word(out[-2]))
+            (out[-1] in ("/", "\\cdot") and (is_word(out[-2]) or (out[0] == "\\$" and out[-2][0].isdigit())))
             or (gap and out[-2][0].isdigit() and word_of(out[-1]) in {*BARE_UNITS, "m"})  # 30 kg m/s^2
         )
         if letter == "x" and after_number and self.pending[-3:] == ["^", "10", " "]:

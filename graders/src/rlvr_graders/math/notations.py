@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 
-from .tokens import Tokens
+from .tokens import Tokens, is_word
 
 _LONGEST = 200
 """Tokens of the longest answer that is looked at."""
 _WAYS = {
-    letter: name
-    for name in ("north", "south", "east", "west")
-    for letter in (name[0].upper(), f"\\text{{{name[0].upper()}}}")
+    spelled: f"\\text{{{way}}}"
+    for way in ("north", "south", "east", "west", "northeast", "northwest", "southeast", "southwest")
+    for spelled in (way[0].upper() + way[5:6].upper(), f"\\text{{{way[0].upper() + way[5:6].upper()}}}")
 }
-_MARKS = frozenset({"\\text{of}", "\\hbar", "\\partial", "d", "*", "[", "_"})
+_COMPASS = frozenset({"\\text{of}", *_WAYS.values()})
+_MARKS = frozenset({*_COMPASS, "\\hbar", "\\partial", "d", "*", "[", "_"})
 _REDUCED = ("(", "\\frac", "{", "h", "}", "{", "2", "\\pi", "}", ")")
 _NAME = r"(?<![^ ])([A-Za-z]|\\(?:alpha|beta|gamma|delta|epsilon|theta|lambda|mu|rho|sigma|tau|phi|omega))"
 _INDEXED = re.compile(_NAME + r" _ \{ (\d+) \}(?![^ ])")
@@ -40,7 +41,7 @@ def in_one_notation(expected: Tokens, reading: Tokens) -> tuple[Tokens, Tokens]:
     if len(expected) + len(reading) > _LONGEST or " " in expected or " " in reading:
         return expected, reading
     found = {*expected, *reading}
-    if "\\text{of}" in found:
+    if not found.isdisjoint(_COMPASS):
         expected, reading = _in_compass_words(expected), _in_compass_words(reading)
     if "\\hbar" in found and "h" in found:
         expected, reading = _written_out(expected, reading), _written_out(reading, expected)
@@ -57,18 +58,16 @@ def in_one_notation(expected: Tokens, reading: Tokens) -> tuple[Tokens, Tokens]:
 
 
 def _in_compass_words(tokens: Tokens) -> Tokens:
-    """N of E as north of east."""
+    """N of E as north of east, and 30 km NE as 30 km northeast."""
     at = tokens.index("\\text{of}") if "\\text{of}" in tokens else 0
     beside = tokens[at - 1 : at + 2]
-    if not at or len(beside) < 3 or not _WAYS.keys() >= {beside[0], beside[2]}:
-        return tokens
-    return (
-        *tokens[: at - 1],
-        f"\\text{{{_WAYS[beside[0]]}}}",
-        beside[1],
-        f"\\text{{{_WAYS[beside[2]]}}}",
-        *tokens[at + 2 :],
-    )
+    if at and len(beside) == 3 and _WAYS.keys() >= {beside[0], beside[2]}:
+        return (*tokens[: at - 1], _WAYS[beside[0]], beside[1], _WAYS[beside[2]], *tokens[at + 2 :])
+    for width in (2, 1):
+        way = _WAYS.get("".join(tokens[-width:]))
+        if way and len(tokens) > width + 1 and is_word(tokens[-width - 1]):  # behind a unit
+            return (*tokens[:-width], way)
+    return tokens
 
 
 def _replaced(pattern: re.Pattern[str], by: str, tokens: Tokens) -> Tokens:

@@ -19,7 +19,7 @@ _LABELS = listed("answer result solution")
 _EMPTY_WORDS = _LABELS | listed(
     "the a an is are about approximately approx roughly final exactly total of only each so thus hence therefore we get have obtain "
     "unique "
-    "exact value equals equal correct it ans our my for when if"
+    "exact value equals equal correct it ans our my for when if ratio odds"
 )
 _VERBS = listed(
     "is are equals was be at on has have had takes took costs cost needs needed gets got makes made earns earned sold bought gives "
@@ -77,6 +77,10 @@ _LONGEST_COMPARISON = 6
 _DIRECTIONS = re.compile(
     r"(increase|decrease|profit|loss|gain)[sd]?|(up|down|rise|drop|fall|decline|growth|reduction)s?"
 )
+_LOSING = {
+    **dict.fromkeys(("lose", "loses", "lost"), "\\text{loss}"),
+    **dict.fromkeys(("gain", "gains", "gained"), "\\text{gain}"),
+}
 _NUMBERS_OF_ALL = listed("real reals number numbers values")
 _ALL_REALS = _NUMBERS_OF_ALL | listed("all the any every that are which is")
 _ORDER = (("<",), (">",), ("\\le",), ("\\ge",))
@@ -138,6 +142,7 @@ _SAYING_NOTHING = _EMPTY_WORDS | _VERBS | _BECOMES | _DENIALS | _QUANTIFIERS.key
 _SAYING_NOTHING |= _NOUNS - listed("slope range domain vertex center")
 _SAYING_NOTHING |= _ADJECTIVES - listed("maximum minimum max min")
 _SAYING_NOTHING |= {word for said in _COMPARED for word in said}
+_SAYING_NOTHING |= _LOSING.keys() | listed("loss gain profit")
 _SAYING_NOTHING |= listed("he she it they we there to by in now then will must diverges")
 _SPEAKING = frozenset({"\\dots", "\\mid", "\\approx", "\\in", "\\to", "\\ne", *_NEXT_STEPS, *_CONDITIONS})
 
@@ -228,6 +233,8 @@ def _directed(tokens: Tokens) -> Tokens:
         said = said[at - 1 :]
     if len(said) > 1 and said[-1] == "%" and said[1][0].isdigit() and word_of(said[0]) in ("up", "down"):
         return (*said[1:], said[0])
+    if len(said) > 1 and word_of(said[0]) in _LOSING and not is_word(said[1]):  # loses \\$20
+        return (*said[1:], _LOSING[word_of(said[0])])
     if len(said) < 3 or word_of(said[1]) not in ("of", "by"):
         return tokens
     direction = _DIRECTIONS.fullmatch(word_of(said[0]))

@@ -26,6 +26,8 @@ _WHOLE_NUMBERS = listed("all every any the is are an a if for when integer integ
 _NOT = listed("not never isn't unless except excluding without")
 _PLACES = frozenset({"\\text{at}", "\\text{when}", "\\text{for}", "\\text{if}", "\\text{where}"})
 _ANGLE = re.compile(r"^m?\\angle ?(?=[A-Z]$)")
+_SQUARES = frozenset({"\\chi^{2}", "R^{2}"})
+"""Quantities of statistics that are squares by name."""
 _FEW = 30
 """Whole numbers between two ends that are listed."""
 _SAME_NAMES = {"f(x)": "y", "f^{-1}(x)": "y", "f'(x)": "y'", "\\frac{dy}{dx}": "y'", "f''(x)": "y''"}
@@ -283,6 +285,7 @@ def same_relation(asked: Node, given: Node, by: Judge) -> bool:
     if set(asked.operators) == {"="} or asked.operators == ("\\in",):
         left, right = asked.items[0], asked.items[-1]
         is_quantity = letters(left.tokens) and not letters(right.tokens) and not re.search(r"\d", left.text)
+        is_quantity |= left.text in _SQUARES
         return (is_name(left) or is_quantity or bool(TASKS.intersection(left.tokens))) and by.same(right, given)
     return False
 

@@ -20,6 +20,8 @@ N is|lies strictly between A and B -> A < N < B
 [all] [real] [numbers] from A to B inclusive -> A \le \kappa \le B
 N or more|greater|higher -> \ge N
 N or less|fewer|lower -> \le N
+V at most -> \le V
+V at least -> \ge V
 N leaves [a|the] remainder [of] A when|upon divided|division by B -> N \equiv A \mod { B }
 leaves|leaving [a|the] remainder [of] A when|upon divided|division by B -> A \mod { B }
 N is [a] multiple of A -> N \equiv 0 \mod { A }
@@ -53,6 +55,19 @@ A per mille -> A \permille
 A below zero -> - A
 a|an|one W and a half -> \frac { 3 } { 2 } W
 A if and only if B -> A 'iff B
+[it] increases|increased|increase by [a|the] factor of 2 -> 'doubles
+[it] [is|are|gets] multiplied by 2 -> 'doubles
+[it] [is|are|will|would] doubles|doubled|double -> 'doubles
+[it] increases|increased|increase by [a|the] factor of 3 -> 'triples
+[it] [is|are|gets] multiplied by 3 -> 'triples
+[it] [is|are|will|would] triples|tripled|triple -> 'triples
+[it] increases|increased|increase by [a|the] factor of 4 -> 'quadruples
+[it] [is|are|gets] multiplied by 4 -> 'quadruples
+[it] [is|are|will|would] quadruples|quadrupled|quadruple -> 'quadruples
+[it] decreases|decreased|decrease|reduced by [a|the] factor of 2 -> 'halves
+[it] [is|are|gets] divided by 2 -> 'halves
+[it] [is|are|gets|will|would] halves|halved|halve -> 'halves
+[a|the] [it] [is] reflection|reflect|reflected|reflects over|across|about|in [the] A -> 'reflection 'over A
 [all|any|every|the] primes|prime [numbers] except|excluding|besides [for] 2 -> 'odd 'primes
 [all|any|every|the] primes|prime [numbers] [other|greater|larger] than 2 -> 'odd 'primes
 [all|any|every|the] primes|prime [numbers] N \ne 2 -> 'odd 'primes

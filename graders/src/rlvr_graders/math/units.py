@@ -16,7 +16,8 @@ DIRECTIONS = listed(
     "north south east west left right up down above below before after am pm increase decrease more less fewer gain loss profit "
     "positive negative clockwise counterclockwise inside outside even odd bc ad "
     "january february march april may june july august september october november december "
-    "monday tuesday wednesday thursday friday saturday sunday repulsive attractive tensile compressive"
+    "monday tuesday wednesday thursday friday saturday sunday repulsive attractive tensile compressive "
+    "northeast northwest southeast southwest"
 )
 # Words that make a phrase more than a name for what is counted: with one of them it is never dropped from beside a value.
 _STATEMENTS = listed(
@@ -202,7 +203,7 @@ def take_unit(tokens: Tokens) -> tuple[Tokens, Unit]:
     value, tail = tokens[:start], tokens[start:]
     if value[-1] == "\\cdot" and len(value) > 1:
         value = value[:-1]
-    reading = _Reading(tail)
+    reading = _Reading(tail, is_money=bool(currency))
     if tail and "." in value[-1] and value[-1][-1].isdigit() and tail[0][6:-1] in ("repeating", "recurring"):
         return _repeated(value, tail)
     if not tail or value[-1] in _OPERATORS or not reading.is_unit(value):
@@ -258,6 +259,8 @@ def compound(tokens: Tokens) -> tuple[Tokens, Unit] | None:
         names = ["minute" if name == "meter" else name for name in names]  # 2 h 15 m
     if len(plain) < 4 or len(plain) % 2 or not all(names) or not all(token[0].isdigit() for token in plain[::2]):
         return None
+    if "nickel" in names or "dime" in names:
+        return None  # coins are counted
     units = [Unit(((name, 1),)) for name in names]
     factors = [unit.in_bases()[0] for unit in units]
     if len({unit.in_bases()[1] for unit in units}) > 1 or sorted(set(factors), reverse=True) != factors:
@@ -291,8 +294,9 @@ def _tail(tokens: Tokens) -> int:
 class _Reading:
     """Reads the tokens behind a value as a unit: names with powers, a factor, and words that are none of these."""
 
-    def __init__(self, tail: Tokens) -> None:
+    def __init__(self, tail: Tokens, *, is_money: bool = False) -> None:
         self.tail = tail
+        self.is_money = is_money
         self.at = 0
         self.factor = Fraction(1)
         self.powers: dict[str, int] = {}
@@ -369,7 +373,7 @@ class _Reading:
         ):
             return False
         following = self.tail[self.at] if self.at < len(self.tail) else ""
-        is_rate = lowered in _EACH and bool(self.words or self.powers) and word_of(following) in UNITS
+        is_rate = lowered in _EACH and bool(self.words or self.powers or self.is_money) and word_of(following) in UNITS
         if word == "ms" and self.tail[self.at : self.at + 3] == ("^", "{", "-"):  # 9.8 ms^{-2}
             self.powers, self.last = {"meter": self.sign, "second": self.sign}, "second"
             return True

@@ -31,6 +31,8 @@ SAME_WORDS = {
         ("notcontinuous", "discontinuous"),
         ("notbounded", "unbounded"),
         ("notfair", "unfair"),
+        ("significant", "statisticallysignificant"),
+        ("notsignificant", "notstatisticallysignificant", "insignificant", "statisticallyinsignificant"),
         ("notrational", "irrational"),
         ("linearlydependent", "notlinearlyindependent"),
         *((often, f"{often}true", f"{often}holds") for often in ("always", "never", "sometimes")),
@@ -82,7 +84,7 @@ left leftward leftwards / right rightward rightwards
 up upward upwards / down downward downwards
 above / below
 inside inscribed / outside circumscribed
-gain profit / loss
+gain gains gained profit / loss lose loses lost
 gmt utc / est / cst / mst / pst / cet / bst / ist / jst
 sine / cosine / tangent
 mean / median / mode
@@ -100,6 +102,7 @@ _OPPOSITES = {"yes": "no", "no": "yes"}
 _TRUTHS = {"yes": "t", "no": "f", "T": "t", "F": "f", "Y": "t", "N": "f"}
 _NOUNS = listed("condition line group number integer one angle triangle function series sequence matrix graph")
 """What an adjective may leave out: isosceles, an isosceles triangle."""
+_NOUNS |= listed("reaction interference sampling sample bond bonding process collision equilibrium wave")
 _FORMULA = re.compile(r"(?=..)(?:[A-Z][a-z]?\d*)+")
 _DOUBTS = listed("not but or maybe perhaps unless except however")
 
