@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from . import spelling
 from .characters import MAX_NESTING, check_size, digits_joined, plain_characters
-from .measures import BARE_UNITS, CASED, PREFIXES
+from .measures import BARE_UNITS, CASED, PREFIXES, PRODUCTS
 from .source import Source, as_word, diagonal, grouped, is_language, is_unit, mapped
 from .spaces import GROUPS, PRODUCT, may_hold_spaces, with_products
 from .tokens import Tokens, UnreadableAnswer, is_word, split, word_of
@@ -146,14 +146,13 @@ class _Reader(Source):
         if len(run) == 1 and run.isascii():
             self.letter(run, out, gap)
             return
-        after_number = bool(out) and (
-            out[-1][0].isdigit() or is_word(out[-1]) or (gap and run != "in" and out[-1] in ("\\pi", "}"))
-        )
+        is_beside = bool(out) and (out[-1][0].isdigit() or is_word(out[-1]))
+        after_number = is_beside or (gap and run != "in" and out[-1:] in (["\\pi"], ["}"]))
         after_number |= out[-1:] == ["/"] and out[0] == "\\$"  # \\$7.50/hr
         is_unit = (
-            run.lower() in BARE_UNITS
+            (run.lower() in BARE_UNITS and (run not in PRODUCTS or (gap and is_beside)))
             or run in ORDINALS
-            or (gap and run in CASED and not run.islower() and not run.isupper())
+            or (run in CASED and not run.islower() and not run.isupper() and (gap or run.lower() in PRODUCTS))
         )
         if after_number and is_unit and not self.has_argument(run):
             out.append(as_word(run))
