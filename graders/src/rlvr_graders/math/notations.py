@@ -33,7 +33,12 @@ _COMMUTATOR = re.compile(r"\[ ([A-Z]|\\hat \{ \S+ \}) , ([A-Z]|\\hat \{ \S+ \}) 
 
 def in_one_notation(expected: Tokens, reading: Tokens) -> tuple[Tokens, Tokens]:
     """Both sides, where one has such a notation and the other has not, in the notation of one."""
-    if reading[1:3] == ("e", "-") and "e" not in expected and "".join((reading[0], *reading[3:4])).isdigit():
+    if (
+        reading[1:3] == ("e", "-")
+        and reading[3:]
+        and "e" not in expected
+        and "".join((reading[0], *reading[3:4])).isdigit()
+    ):
         reading = (reading[0], "\\cdot", "10", "^", "{", "-", reading[3], "}", *reading[4:])  # 5e-3
     is_numbered = reading[2:3] == ("=",) and reading[0].isalpha() and reading[1].isdigit()  # x1 = 5
     if _MARKS.isdisjoint(expected) and _MARKS.isdisjoint(reading) and not is_numbered:
