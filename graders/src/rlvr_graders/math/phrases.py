@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from .numerals import NUMBERS, in_digits
 from .sayings import as_formula
-from .tokens import Tokens, bare, filled, is_word, last_bracket, listed, split, word_of
+from .tokens import MAX_ITEMS, Tokens, bare, filled, is_word, last_bracket, listed, split, word_of
 from .units import DIRECTIONS
 
 _LEADING_SIGNS = frozenset({"+", "\\approx", "\\Rightarrow", "=", ":"})
@@ -98,9 +98,9 @@ _REJECTED = listed(
     "rejected reject discarded discard extraneous invalid excluded ignored not cannot doesn't isn't can't"
 )
 _TIMES = {"single": 1, "one": 1, "double": 2, "twice": 2, "two": 2, "triple": 3, "three": 3}
-_MULTIPLICITY = listed("multiplicity double triple twice")
+_MULTIPLICITY = frozenset(f"\\text{{{word}}}" for word in ("multiplicity", "double", "triple", "twice"))
 _OF_MULTIPLICITY = frozenset(_TIMES) | listed("( ) with of algebraic multiplicity root eigenvalue a")
-_MOST_TIMES = 10
+_MOST_TIMES, _LONGEST_LIST = 6, 60
 _NOT = listed("not cannot doesn't isn't can't")
 _KEPT = listed("accepted accept valid kept keep ok")
 _OTHERWISE = _DENIALS | listed(
@@ -199,7 +199,7 @@ def accepted(tokens: Tokens) -> Tokens:
 
 def each_repeated(tokens: Tokens) -> Tokens:
     """Of "2 (multiplicity 2), 5" each value as often as it counts: 2, 2, 5."""
-    if _MULTIPLICITY.isdisjoint(map(word_of, tokens)):
+    if _MULTIPLICITY.isdisjoint(tokens) or len(tokens) > _LONGEST_LIST:
         return tokens
     parts: list[Tokens] = []
     for part in filled(tokens, _BETWEEN):
@@ -211,7 +211,7 @@ def each_repeated(tokens: Tokens) -> Tokens:
         ):
             return tokens
         parts += [part[:at]] * (counts[0] if counts else 1)
-    return tuple(token for part in parts for token in (",", *part))[1:]
+    return tuple(token for part in parts for token in (",", *part))[1:] if len(parts) <= MAX_ITEMS else tokens
 
 
 def _note(part: Tokens) -> set[str]:
