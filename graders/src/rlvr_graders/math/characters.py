@@ -77,6 +77,10 @@ def check_size(raw: str) -> None:
             raise UnreadableAnswer(f"brackets nest deeper than {MAX_NESTING}")
 
 
+_AMOUNT = re.compile(r"(?<![^\s({,=-])\$(?=[0-9][0-9,.]*(?:[\s/)}-]|$))")
+"""A dollar sign before a number: not one that closes a formula, of which there are two."""
+
+
 def plain_characters(raw: str) -> str:
     """The answer in ASCII as far as it goes, with plain spaces for whatever is one."""
     if not raw.isascii():
@@ -92,6 +96,8 @@ def plain_characters(raw: str) -> str:
     if "_" in raw and "\\" in raw:
         raw = _UPRIGHT_DIGITS.sub(r"\1", raw)
         raw = _UPRIGHT_COUNT.sub(lambda m: "".join(part or "" for part in m.groups()), raw)
+    if "$" in raw and len(_AMOUNT.findall(raw)) == raw.count("$") - raw.count("\\$"):
+        raw = _AMOUNT.sub(r"\\$", raw)
     if "^" in raw:
         raw = _RAISED_FRACTION.sub(r"\\frac{\1\2}{\3\4}", raw)
     return _CONTROLS.sub(" ", raw)

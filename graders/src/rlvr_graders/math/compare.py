@@ -15,17 +15,18 @@ from ..verdict import CORRECT, UNREADABLE_REFERENCE, WRONG
 from .arrows import has_vectors, same_arrows, with_basis
 from .characters import MAX_LENGTH, has_thousands
 from .chemistry import is_formula, same_formula
+from .comparisons import same_comparison
 from .cycles import cycles
 from .exact import TooLarge
 from .expression import Expression, parse
-from .families import renamed, whole_turns, without_constant_word
+from .families import renamed, whole_exponents, whole_turns, without_constant_word
 from .integers import same_integers
 from .latex import tokens_of
 from .leaves import Algebra, Judge, UnreadableReference, reference_expression, same_leaf
 from .moments import same_moment
 from .notations import in_one_notation
 from .parts import whole
-from .phrases import same_ranges, subject
+from .phrases import each_repeated, same_ranges, subject
 from .relations import (
     OF_VARIABLES,
     TASKS,
@@ -43,10 +44,11 @@ from .relations import (
 from .selections import same_selection
 from .series import same_series
 from .spaces import is_space, same_space
+from .spans import same_span
 from .structure import ORDER, RELATIONS, Node, letters, read
 from .tokens import Tokens, UnreadableAnswer, is_word, listed, split, step, word_of
 from .units import NO_UNIT
-from .words import SAME_WORDS, contradict, phrase, same_words, truths
+from .words import SAME_WORDS, contradict, names, phrase, same_words, truths
 
 _DECIMAL_COMMA = re.compile(r"-?\d+,\d+", re.ASCII)
 _LABELS = listed(
@@ -117,6 +119,13 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
         return f"{UNREADABLE_REFERENCE}: {error}"
     if expected == reading or is_choice:
         return CORRECT
+    try:
+        is_same = same_comparison(expected, reading, by)
+        is_same = same_span(expected, reading, by) if is_same is None else is_same
+    except UnreadableAnswer:
+        is_same = None
+    if is_same is not None:
+        return CORRECT if is_same else WRONG
     if contradict(expected, reading):
         return WRONG
     if same_integers(expected, reading):
@@ -128,6 +137,10 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
         subjects = subject(expected), subject(reading)
         if all(subjects) and subjects[0].isdisjoint(subjects[1]):
             return WRONG  # Ann has 5, Bob has 5
+    counted = each_repeated(expected), each_repeated(reading)
+    if counted[0] != expected and counted[1] != reading:  # 2 (multiplicity 2), 5 on both sides
+        expected, reading = counted
+        asked = read(expected)
     # Where one side sets no arrows, the other's say nothing.
     if has_vectors(expected) != has_vectors(reading) and letters(expected) and letters(reading):
         expected, reading = same_arrows(expected, reading, reference, prediction)
@@ -139,13 +152,22 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
         unworked -= {"\\sum"} if "\\dots" in expected else frozenset()  # 1 + x + x^2 + \\dots is asked
         if unworked and given.kind != "relation":
             return f"not worked out: {sorted(unworked)[0]} is left in the answer"
+        if counted[0] != expected and given.kind == "list" and _repeats(given, by):
+            return CORRECT if by.same(read(counted[0]), given) else WRONG
         if by.same(asked, given):
+            return CORRECT
+        if counted != (expected, reading) and by.same(read(counted[0]), read(counted[1])):
             return CORRECT
         sets = [{numbers for _, numbers in node.ranges} for node in (asked, given)]
         may_rename = (
-            asked.ranges == given.ranges or same_ranges(asked.ranges, given.ranges) or set() in sets
+            asked.ranges == given.ranges
+            or same_ranges(asked.ranges, given.ranges)
+            or (set() in sets and "N1" not in sets[0] | sets[1])
         ) and parity(asked) is None
         if may_rename and any(by.same(asked, read(tokens)) for tokens in renamed(asked, given)):
+            return CORRECT
+        counts = whole_exponents(asked), whole_exponents(given)
+        if counts != (asked, given) and by.same(*counts):
             return CORRECT
         if (full := _substituted(given)) is not None and by.same(asked, read(full)):
             return CORRECT
@@ -161,6 +183,10 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
         if is_comma and "." in asked.text and asked.kind == "leaf":
             comma = read(tokens_of(prediction.replace(",", ".")))
             return CORRECT if by.same(asked, comma) else WRONG
+        one, other = names(expected), names(reading)
+        if 2 in (len(one), len(other)):
+            same = [[by.same(read(ours), read(theirs)) for theirs in other] for ours in one]
+            return CORRECT if sum(map(sum, same)) >= min(len(one), len(other)) else WRONG
         # "100,200" may be one number or a list of two: the list is tried where the number did not match.
         if has_thousands(reference) or has_thousands(prediction):
             lists = [read(tokens_of(text, thousands=False)) for text in (reference, prediction)]
@@ -283,7 +309,19 @@ def _same(asked: Node, given: Node, by: Judge, in_list: bool) -> bool:
         return len(_assigned(given)) < 2 and _is_one_of(given, asked, by)
     if asked.kind == "list" and given.kind == "leaf" and asked.form == "or" and _is_one_of(asked, given, by):
         return True
+    if asked.kind == "tuple" and given.tokens.count("\\pm") == 1 and (ends := _margins(asked, given)):
+        return by.same(asked, ends)
     return _same_shape(_plain(asked), _plain(given), by)
+
+
+def _margins(asked: Node, given: Node) -> Node | None:
+    r"""50 \pm 1.96 as (48.04, 51.96) where such an interval is asked: two decimals, which no two roots of an equation are."""
+    are_ends = len(asked.items) == 2 and all(item.kind == "leaf" and "." in item.text for item in asked.items)
+    if not are_ends or asked.form == ":" or len(given.items) != 2 or RELATIONS.intersection(given.tokens):
+        return None
+    return replace(
+        asked, items=given.items[::-1], tokens=("(", *given.items[1].tokens, ",", *given.items[0].tokens, ")")
+    )
 
 
 def _is_one_of(listed: Node, value: Node, by: Judge) -> bool:

@@ -147,6 +147,21 @@ def whole_turns(asked: Node, given: Node) -> list[Node]:
     return [replace(node, ranges=((name, "Z"),)) for node, name in zip((asked, given), names, strict=True)]
 
 
+def whole_exponents(node: Node) -> Node:
+    r"""n = 3^k, k \ge 0 as n = 3^k, k \in \mathbb{N}_0: such a letter in an exponent counts."""
+    if node.kind not in ("conditional", "list") or len(node.items) != 2:
+        return node
+    value, condition = node.items
+    text = condition.text.replace(" ", "")
+    match = re.fullmatch(r"([knmj])(?:(\\ge[01])|>(-1|0))(?:\\text\{an\}\\text\{integer\})?", text)
+    if match is None or value.kind not in ("leaf", "relation") or match[1] not in _value(value).tokens:
+        return node
+    exponents = re.findall(r"\^\{[^{}]*\}", _value(value).text)
+    if not any(match[1] in exponent for exponent in exponents):
+        return node
+    return replace(value, ranges=((match[1], "N0" if (match[2] or match[3])[-2:] in ("e0", "-1") else "N1"),))
+
+
 def _value(node: Node) -> Node:
     return node.items[-1] if node.kind == "relation" else node
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from . import spelling
 from .characters import MAX_NESTING, check_size, digits_joined, plain_characters
-from .measures import BARE_UNITS, CASED, PREFIXES
+from .measures import BARE_UNITS, CASED, PREFIXES, PRODUCTS
 from .source import Source, as_word, diagonal, grouped, is_language, is_unit, mapped
 from .spaces import GROUPS, PRODUCT, may_hold_spaces, with_products
 from .tokens import Tokens, UnreadableAnswer, is_word, split, word_of
@@ -156,13 +156,13 @@ class _Reader(Source):
         if len(run) == 1 and run.isascii():
             self.letter(run, out, gap)
             return
-        after_number = bool(out) and (
-            out[-1][0].isdigit() or is_word(out[-1]) or (gap and run != "in" and out[-1] in ("\\pi", "}"))
-        )
+        is_beside = bool(out) and (out[-1][0].isdigit() or is_word(out[-1]))
+        after_number = is_beside or (gap and run != "in" and out[-1:] in (["\\pi"], ["}"]))
+        after_number |= out[-1:] == ["/"] and out[0] == "\\$"  # \\$7.50/hr
         is_unit = (
-            run.lower() in BARE_UNITS
+            (run.lower() in BARE_UNITS and (run not in PRODUCTS or (gap and is_beside)))
             or run in ORDINALS
-            or (gap and run in CASED and not run.islower() and not run.isupper())
+            or (run in CASED and not run.islower() and not run.isupper() and (gap or run.lower() in PRODUCTS))
         )
         if after_number and is_unit and not self.has_argument(run):
             out.append(as_word(run))
@@ -181,6 +181,13 @@ class _Reader(Source):
         elif (
             run.lower() in ("and", "or")
             or (run == "at" and self.following() in ("least", "most"))
+            or (
+                run in spelling.BETWEEN_WORDS
+                and gap
+                and out
+                and (is_word(out[-1]) or out[0] == "\\$")
+                and self.at_gap(2)
+            )
             or (is_language(run) and ((gap and self.at_gap(len(run))) or len(run) > 4))
         ):
             out.append(as_word(run))
@@ -191,7 +198,7 @@ class _Reader(Source):
         """A variable, or what else a single letter may be: 3 x 10^8, km/h, 25 m^2 (with a space, which 25m^2 has not)."""
         after_number = gap and bool(out) and out[-1][0].isdigit()
         after_unit = len(out) > 1 and (
-            (out[-1] in ("/", "\\cdot") and is_word(out[-2]))
+            (out[-1] in ("/", "\\cdot") and (is_word(out[-2]) or (out[0] == "\\$" and out[-2][0].isdigit())))
             or (gap and out[-2][0].isdigit() and word_of(out[-1]) in {*BARE_UNITS, "m"})  # 30 kg m/s^2
         )
         if letter == "x" and after_number and self.pending[-3:] == ["^", "10", " "]:

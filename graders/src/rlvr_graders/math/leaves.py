@@ -9,11 +9,10 @@ from fractions import Fraction
 
 from .exact import QUICK_BITS, TooLarge, exact_value, rounds_to, terminates
 from .expression import Expression, parse
-from .measures import CASED, UNITS
 from .numerals import ROMAN
-from .structure import Node
+from .structure import Node, letters
 from .tokens import Tokens, UnreadableAnswer, join
-from .units import NO_UNIT, Unit, units_conflict
+from .units import NO_UNIT, Unit, plain_unit, units_conflict
 
 Sides = tuple[Expression, Expression]
 """The two sides of an equation or inequality."""
@@ -86,7 +85,11 @@ def same_leaf(asked: Node, given: Node, algebra: Algebra, *, in_list: bool = Fal
             for n in (asked, given)
         ]
         return _same_value(angles[0], angles[1], algebra)
-    asked, given = _with_short_unit(asked, given.unit), _with_short_unit(given, asked.unit)
+    # 1.6 \cdot 10^{-19} C is asked: beside the number alone, the letter is no variable
+    is_alone = (
+        given.unit == NO_UNIT and asked.tokens[-2:-1] == ("}",) and "10" in asked.tokens and not letters(given.tokens)
+    )
+    asked, given = _with_short_unit(asked, given.unit, is_alone=is_alone), _with_short_unit(given, asked.unit)
     if in_degrees and asked.unit.offset != given.unit.offset:  # 25 degrees are said of any scale
         asked, given = replace(asked, unit=NO_UNIT), replace(given, unit=NO_UNIT)
     if units_conflict(asked.unit, given.unit, counts_matter=in_list):
@@ -116,14 +119,12 @@ def _is_below_one(tokens: Tokens) -> bool:
     return value is not None and 0 < abs(value) < 1
 
 
-def _with_short_unit(node: Node, unit: Unit) -> Node:
-    """75 s where a time is asked: there the letter is the unit."""
-    if not unit.measure or node.unit.measure or len(node.tokens) < 2:
+def _with_short_unit(node: Node, unit: Unit, *, is_alone: bool = False) -> Node:
+    r"""75 s where a time is asked, and 1.6 \cdot 10^{-19} C where a charge is: there the letters are the unit."""
+    if len(node.tokens) < 2 or not (unit.measure or is_alone):
         return node
-    letter = "".join(node.tokens[1:]).replace("\\mu", "u")
-    short = Unit(((CASED.get(letter) or UNITS.get(letter.lower(), ""), 1),))
-    is_unit = len(letter) < 3 and node.tokens[0][0].isdigit() and short.in_bases()[1] == unit.in_bases()[1]
-    return replace(node, tokens=node.tokens[:1], unit=short) if is_unit else node
+    found = plain_unit(node.whole or node.tokens, unit)
+    return replace(node, tokens=found[0], unit=found[1]) if found else node
 
 
 def _plus(tokens: Tokens, offset: Fraction) -> Tokens:

@@ -154,6 +154,7 @@ for _word in ("am", "pm", "as", "dB", "ha"):  # words, decibels and hectares
     CASED.pop(_word, None)
 CASED |= {symbol: name for name, symbol in _PREFIXED.items() if len(symbol) == 1 and symbol.isupper()}
 CASED |= {"µm": "micrometer", "ml": "milliliter", "Kb": "kilobit", "KB": "kilobyte", "AU": "astronomicalunit"}
+_OWN_SPELLINGS = frozenset({*UNITS, *CASED})
 UNITS |= {
     name.lower(): own
     for name, own in reversed(CASED.items())
@@ -173,10 +174,16 @@ COMPOUND: dict[str, Measure] = {
     "cc": (("centimeter", 3),),
     "sqft": (("foot", 2),),
 }
+SPELLED = _OWN_SPELLINGS | COMPOUND.keys() | {*_PREFIXED.values()}
+"""What units are written as, each in its own case."""
 _NOT_BARE = listed("rs pa ha wh nm pm um cd ms ns us ly mo qt pt rev bar turn bit cup tt dm lm lx hp bq wb psi")
 BARE_UNITS = {name for name in {*UNITS, *COMPOUND} if len(name) > 1 and name.isalpha()} - _NOT_BARE
 BARE_UNITS |= listed("sq cu nm ms dm cup bit")
 """Unit names that are units behind a number even without ``\\text``; a single letter there is a variable: 3m is not 3."""
+_NEVER_PRODUCTS = listed("cm mm km kg mg ml ft lb oz hr yd mi in wk yr cc hz")
+PRODUCTS = frozenset(name for name in BARE_UNITS if len(name) == 2 and name.islower()) - _NEVER_PRODUCTS
+"""Two small letters that are a unit behind a number and a space, and otherwise a product of variables: 6 nm and 6nm."""
+BARE_UNITS -= PRODUCTS - SPELLED - listed("kb mb gb tb kw kj dl cl sq cu")
 SIGNS = {name: name.strip("\\") for name in ("%", "\\degree", "\\euro", "\\yen", "\\rupee")}
 SIGNS |= {"\\$": "dollar", "\\pounds": "sterling"}
 CURRENCIES = frozenset({*SIGNS.values(), "rupee", "yuan", "cent"}) - {"%", "degree"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .tokens import Tokens, word_of
+from .tokens import Tokens, is_word, word_of
 
 _LONGEST = 200
 """Tokens of the longest answer that is looked at."""
@@ -19,7 +19,13 @@ _STATED = frozenset({"\\parallel", "\\perp", "\\cong"})
 _SEGMENT = re.compile(r"\\overline \{ ([A-Z] [A-Z]) \}")
 _GAUSS = re.compile(r"(?<!\\sqrt )\[ ([^\[\](),;]+) \]")
 """Gauss's brackets: [n/2] is the floor, where the other side has one."""
-_MARKS = frozenset({*_DISTRIBUTIONS, *_STATED, "\\hbar", "\\partial", "d", "*", "[", "_", "\\degree"})
+_WAYS = {
+    spelled: f"\\text{{{way}}}"
+    for way in ("north", "south", "east", "west", "northeast", "northwest", "southeast", "southwest")
+    for spelled in (way[0].upper() + way[5:6].upper(), f"\\text{{{way[0].upper() + way[5:6].upper()}}}")
+}
+_COMPASS = frozenset({"\\text{of}", *_WAYS.values()})
+_MARKS = frozenset({*_DISTRIBUTIONS, *_STATED, *_COMPASS, "\\hbar", "\\partial", "d", "*", "[", "_", "\\degree"})
 _WINDS = {name: wind for wind in ("north", "south", "east", "west") for name in (wind, wind[0])}
 _REDUCED = ("(", "\\frac", "{", "h", "}", "{", "2", "\\pi", "}", ")")
 _NAME = r"(?<![^ ])([A-Za-z]|\\(?:alpha|beta|gamma|delta|epsilon|theta|lambda|mu|rho|sigma|tau|phi|omega))"
@@ -39,7 +45,12 @@ _COMMUTATOR = re.compile(r"\[ ([A-Z]|\\hat \{ \S+ \}) , ([A-Z]|\\hat \{ \S+ \}) 
 
 def in_one_notation(expected: Tokens, reading: Tokens) -> tuple[Tokens, Tokens]:
     """Both sides, where one has such a notation and the other has not, in the notation of one."""
-    if reading[1:3] == ("e", "-") and "e" not in expected and "".join((reading[0], *reading[3:4])).isdigit():
+    if (
+        reading[1:3] == ("e", "-")
+        and reading[3:]
+        and "e" not in expected
+        and "".join((reading[0], *reading[3:4])).isdigit()
+    ):
         reading = (reading[0], "\\cdot", "10", "^", "{", "-", reading[3], "}", *reading[4:])  # 5e-3
     is_numbered = reading[2:3] == ("=",) and reading[0].isalpha() and reading[1].isdigit()  # x1 = 5
     if _MARKS.isdisjoint(expected) and _MARKS.isdisjoint(reading) and not is_numbered:
@@ -49,6 +60,8 @@ def in_one_notation(expected: Tokens, reading: Tokens) -> tuple[Tokens, Tokens]:
     found = {*expected, *reading}
     if "\\degree" in found:
         expected, reading = _bearing(expected), _bearing(reading)
+    if not found.isdisjoint(_COMPASS):
+        expected, reading = _in_compass_words(expected), _in_compass_words(reading)
     if "\\hbar" in found and "h" in found:
         expected, reading = _written_out(expected, reading), _written_out(reading, expected)
     if "\\partial" in found or ("d" in found and "/" in found):
@@ -71,6 +84,19 @@ def in_one_notation(expected: Tokens, reading: Tokens) -> tuple[Tokens, Tokens]:
 
 def _floored(tokens: Tokens) -> Tokens:
     return tokens if "\\lfloor" in tokens or "\\lceil" in tokens else _replaced(_GAUSS, r"\\lfloor \1 \\rfloor", tokens)
+
+
+def _in_compass_words(tokens: Tokens) -> Tokens:
+    """N of E as north of east, and 30 km NE as 30 km northeast."""
+    at = tokens.index("\\text{of}") if "\\text{of}" in tokens else 0
+    beside = tokens[at - 1 : at + 2]
+    if at and len(beside) == 3 and _WAYS.keys() >= {beside[0], beside[2]}:
+        return (*tokens[: at - 1], _WAYS[beside[0]], beside[1], _WAYS[beside[2]], *tokens[at + 2 :])
+    for width in (2, 1):
+        way = _WAYS.get("".join(tokens[-width:]))
+        if way and len(tokens) > width + 1 and is_word(tokens[-width - 1]):  # behind a unit
+            return (*tokens[:-width], way)
+    return tokens
 
 
 def _replaced(pattern: re.Pattern[str], by: str, tokens: Tokens) -> Tokens:

@@ -12,14 +12,15 @@ from itertools import pairwise
 from .measures import UNITS
 from .numerals import NUMBERS, in_digits
 from .sayings import as_formula
-from .tokens import Tokens, bare, filled, is_word, last_bracket, listed, split, word_of
+from .tokens import MAX_ITEMS, Tokens, bare, filled, is_word, last_bracket, listed, split, word_of
+from .units import DIRECTIONS
 
 _LEADING_SIGNS = frozenset({"+", "\\approx", "\\Rightarrow", "=", ":"})
 _LABELS = listed("answer result solution")
 _EMPTY_WORDS = _LABELS | listed(
     "the a an is are about approximately approx roughly final exactly total of only each so thus hence therefore we get have obtain "
     "unique "
-    "exact value equals equal correct it ans our my for when if"
+    "exact value equals equal correct it ans our my for when if ratio odds"
 )
 _VERBS = listed(
     "is are equals was be at on has have had takes took costs cost needs needed gets got makes made earns earned sold bought gives "
@@ -30,7 +31,7 @@ _VERBS = listed(
 _BECOMES = listed("converges tends approaches sums simplifies reduces evaluates amounts comes adds equal")
 _NOUNS = listed(
     "point interval set line pair vector matrix function equation number value probability vertex center slope range domain "
-    "focus foci vertices"
+    "focus foci vertices eigenvalue eigenvalues"
 )
 _DENIALS = listed(
     "not isn't aren't never no neither nor or either maybe perhaps possibly probably likely unlikely if unless except than between "
@@ -78,6 +79,10 @@ _LONGEST_COMPARISON = 6
 _DIRECTIONS = re.compile(
     r"(increase|decrease|profit|loss|gain)[sd]?|(up|down|rise|drop|fall|decline|growth|reduction)s?"
 )
+_LOSING = {
+    **dict.fromkeys(("lose", "loses", "lost"), "\\text{loss}"),
+    **dict.fromkeys(("gain", "gains", "gained"), "\\text{gain}"),
+}
 _NUMBERS_OF_ALL = listed("real reals number numbers values")
 _ALL_REALS = _NUMBERS_OF_ALL | listed("all the any every that are which is")
 _BOUNDING = frozenset({"\\ne", "<", ">", "\\le", "\\ge"})
@@ -95,6 +100,10 @@ _NOTES = listed(
 _REJECTED = listed(
     "rejected reject discarded discard extraneous invalid excluded ignored not cannot doesn't isn't can't"
 )
+_TIMES = {"single": 1, "one": 1, "double": 2, "twice": 2, "two": 2, "triple": 3, "three": 3}
+_MULTIPLICITY = frozenset(f"\\text{{{word}}}" for word in ("multiplicity", "double", "triple", "twice"))
+_OF_MULTIPLICITY = frozenset(_TIMES) | listed("( ) with of algebraic multiplicity root eigenvalue a")
+_MOST_TIMES, _LONGEST_LIST = 6, 60
 _NOT = listed("not cannot doesn't isn't can't")
 _KEPT = listed("accepted accept valid kept keep ok")
 _OTHERWISE = _DENIALS | listed(
@@ -136,6 +145,7 @@ _SAYING_NOTHING = _EMPTY_WORDS | _VERBS | _BECOMES | _DENIALS | _QUANTIFIERS.key
 _SAYING_NOTHING |= _NOUNS - listed("slope range domain vertex center focus foci vertices")
 _SAYING_NOTHING |= _ADJECTIVES - listed("maximum minimum max min")
 _SAYING_NOTHING |= {word for said in COMPARED for word in said}
+_SAYING_NOTHING |= _LOSING.keys() | listed("loss gain profit")
 _SAYING_NOTHING |= listed("he she it they we there to by in now then will must diverges")
 _FULL = {"max": "maximum", "min": "minimum"}
 _SPEAKING = frozenset({"\\dots", "\\nmid", "\\mid", "\\approx", "\\in", "\\to", "\\ne", *_NEXT_STEPS, *_CONDITIONS})
@@ -183,6 +193,23 @@ def accepted(tokens: Tokens) -> Tokens:
     return tuple(token for part in kept for token in (",", *part))[1:]
 
 
+def each_repeated(tokens: Tokens) -> Tokens:
+    """Of "2 (multiplicity 2), 5" each value as often as it counts: 2, 2, 5."""
+    if _MULTIPLICITY.isdisjoint(tokens) or len(tokens) > _LONGEST_LIST:
+        return tokens
+    parts: list[Tokens] = []
+    for part in filled(tokens, _BETWEEN):
+        at = next((at for at, token in enumerate(part) if at and (token == "(" or is_word(token))), len(part))
+        note = [word_of(token) or token for token in part[at:]]
+        counts = [int(word) if word.isdigit() else _TIMES[word] for word in note if word.isdigit() or word in _TIMES]
+        if note and (
+            len(counts) != 1 or not 0 < counts[0] <= _MOST_TIMES or not {*note} <= _OF_MULTIPLICITY | {str(counts[0])}
+        ):
+            return tokens
+        parts += [part[:at]] * (counts[0] if counts else 1)
+    return tuple(token for part in parts for token in (",", *part))[1:] if len(parts) <= MAX_ITEMS else tokens
+
+
 def _note(part: Tokens) -> set[str]:
     """The words of the bracket that a part ends with, where it holds nothing else."""
     start = last_bracket(part)
@@ -192,9 +219,18 @@ def _note(part: Tokens) -> set[str]:
 
 def _directed(tokens: Tokens) -> Tokens:
     """A decrease of 20 % as 20 % decrease."""
-    said = tokens[1:] if word_of(tokens[0]) in ("a", "an") else tokens
+    is_article = (
+        len(tokens) > 2 and tokens[0] == "a" and tokens[1][0].isdigit() and is_word(tokens[-1])
+    )  # a 15% decrease
+    said = tokens[1:] if word_of(tokens[0]) in ("a", "an") or is_article else tokens
+    tokens = said if is_article else tokens
+    at = next((at for at, token in enumerate(said[:5]) if word_of(token) in ("of", "by")), 0)
+    if at > 1 and all(map(is_word, said[:at])) and _DENIALS.isdisjoint(map(word_of, said[:at])):  # it decreases by 15%
+        said = said[at - 1 :]
     if len(said) > 1 and said[-1] == "%" and said[1][0].isdigit() and word_of(said[0]) in ("up", "down"):
         return (*said[1:], said[0])
+    if len(said) > 1 and word_of(said[0]) in _LOSING and not is_word(said[1]):  # loses \\$20
+        return (*said[1:], _LOSING[word_of(said[0])])
     if len(said) < 3 or word_of(said[1]) not in ("of", "by"):
         return tokens
     direction = _DIRECTIONS.fullmatch(word_of(said[0]))
@@ -322,6 +358,13 @@ def _without_tail(tokens: Tokens) -> Tokens:
 
 def _without_note(tokens: Tokens) -> Tokens:
     """Drops "(since x > 0)" and "(x = -2 is rejected)" from the end; "(160 minutes)" there says the value once more."""
+    if (
+        tokens[-2:-1] == (",",)
+        and word_of(tokens[-1]) in DIRECTIONS
+        and tokens.count(",") == 1
+        and not is_word(tokens[0])
+    ):
+        return (*tokens[:-2], tokens[-1])  # 6 N, repulsive
     start = last_bracket(tokens)
     if not start or start == len(tokens) - 2:
         return tokens
@@ -379,7 +422,11 @@ def take_conditions(tokens: Tokens) -> tuple[Tokens, Ranges, list[Tokens]]:
     if start and (is_domain or _parameter(inside) is not None):  # (k \\in \\mathbb{Z})
         clauses.append(inside)
         body = bare(body)[:start]
-    parameters = [_parameter(clause) for clause in clauses]
+    parameters: list[tuple[str, str] | None] = []
+    for clause in clauses:
+        before = parameters[-1] if parameters else None
+        is_another = before and before[0] and len(clause) == 1 and clause[0].isalpha()  # real constants m, c
+        parameters.append((clause[0], before[1]) if before and is_another else _parameter(clause))
     ranges = tuple(sorted({parameter for parameter in parameters if parameter and parameter[0]}))
     others = [clause for clause, parameter in zip(clauses, parameters, strict=True) if parameter is None]
     return bare(body), ranges, others

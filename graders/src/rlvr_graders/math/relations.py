@@ -29,6 +29,8 @@ _PLACES = frozenset({"\\text{at}", "\\text{when}", "\\text{for}", "\\text{if}", 
 _ANGLE = re.compile(r"^m?\\angle ?(?=[A-Z]$)")
 _CALLED = re.compile("e|d[a-z]")
 """The eccentricity and a differential: alone before an equals sign they are names."""
+_SQUARES = frozenset({"\\chi^{2}", "R^{2}"})
+"""Quantities of statistics that are squares by name."""
 _FEW = 30
 """Whole numbers between two ends that are listed."""
 _SAME_NAMES = {
@@ -291,6 +293,7 @@ def same_relation(asked: Node, given: Node, by: Judge) -> bool:
     if set(asked.operators) == {"="} or asked.operators == ("\\in",):
         left, right = asked.items[0], asked.items[-1]
         is_quantity = letters(left.tokens) and not letters(right.tokens) and not re.search(r"\d", left.text)
+        is_quantity |= left.text in _SQUARES
         return (
             _is_called(left) or is_quantity or _is_constant(left) or bool(TASKS.intersection(left.tokens))
         ) and by.same(right, given)
@@ -442,6 +445,7 @@ def _same_name(asked: Node, given: Node) -> bool:
 
 def _event(name: str) -> str:
     """E[X] and \\mathbb{P}(A) as E(X) and P(A), a partial derivative as f_x."""
+    name = re.sub(r"^\\hat\{(\\?[A-Za-z]+)\}$", r"\1", name)  # \hat{y} = 2x
     name = re.sub(r"^\\frac\{\\partial ?(\w)\}\{\\partial ?(\w)\}$", r"\1_{\2}", name)
     name = re.sub(r"^S_\{(?:\\triangle ?)?([A-Z]{3,8})\}$", r"[\1]", name)  # the area of a figure
     name = re.sub(r"^\\(?:mathbb\{([EP])\}|(P)r)", r"\1\2", name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from .numerals import PLACES, ROMAN
-from .tokens import Tokens, is_word, word_of
+from .tokens import Tokens, is_word, listed, word_of
 
 _TABLE = r"""
 N is [strictly] between A and B exclusive -> A < N < B
@@ -21,6 +21,8 @@ N is|lies between A and B inclusive -> A \le N \le B
 [all] [real] [numbers] from A to B inclusive -> A \le \kappa \le B
 N or more|greater|higher -> \ge N
 N or less|fewer|lower -> \le N
+V at most -> \le V
+V at least -> \ge V
 N leaves [a|the] remainder [of] A when|upon divided|division by B -> N \equiv A \mod { B }
 leaves|leaving [a|the] remainder [of] A when|upon divided|division by B -> A \mod { B }
 N is [a] multiple of A -> N \equiv 0 \mod { A }
@@ -51,6 +53,10 @@ not reject [the] null hypothesis -> 'not 'reject H _ { 0 }
 [the] cube root of A -> \sqrt [ 3 ] { A }
 M r|rem|remainder N -> 'quotient M , 'remainder N
 V by U -> ( V , U )
+upward|upwards [by] V -> V 'up
+downward|downwards [by] V -> V 'down
+leftward|leftwards [by] V -> V 'left
+rightward|rightwards [by] V -> V 'right
 up [by] V -> V 'up
 down [by] V -> V 'down
 left [by] V -> V 'left
@@ -65,7 +71,35 @@ A per mille -> A \permille
 A below zero -> - A
 a|an|one W and a half -> \frac { 3 } { 2 } W
 A if and only if B -> A 'iff B
+[it] increases|increased|increase by [a|the] factor of 2 -> 'doubles
+[it] [is|are|gets] multiplied by 2 -> 'doubles
+[it] [is|are|will|would] doubles|doubled|double -> 'doubles
+[it] increases|increased|increase by [a|the] factor of 3 -> 'triples
+[it] [is|are|gets] multiplied by 3 -> 'triples
+[it] [is|are|will|would] triples|tripled|triple -> 'triples
+[it] increases|increased|increase by [a|the] factor of 4 -> 'quadruples
+[it] [is|are|gets] multiplied by 4 -> 'quadruples
+[it] [is|are|will|would] quadruples|quadrupled|quadruple -> 'quadruples
+[it] decreases|decreased|decrease|reduced by [a|the] factor of 2 -> 'halves
+[it] [is|are|gets] divided by 2 -> 'halves
+[it] [is|are|gets|will|would] halves|halved|halve -> 'halves
+[a|the] [it] [is] reflection|reflect|reflected|reflects over|across|about|in [the] A -> 'reflection 'over A
+[all|any|every|the] primes|prime [numbers] except|excluding|besides [for] 2 -> 'odd 'primes
+[all|any|every|the] primes|prime [numbers] [other|greater|larger] than 2 -> 'odd 'primes
+[all|any|every|the] primes|prime [numbers] N \ne 2 -> 'odd 'primes
+[all|any|every|the] primes|prime [numbers] N > 2 -> 'odd 'primes
+[all|any|every|the] odd primes|prime [numbers] -> 'odd 'primes
 """
+_SHIFT = re.compile(
+    r"(?:'(?:a|the|it|is|graph|function) )*(?:'(?:horizontal|vertical) )?'(?:shift(?:s|ed)?|translat(?:es?|ed|ion)|moves?|moved) "
+    r"(?:'(?:by|of|the|graph|function) )*(?=.*'(?:left|right|up|down)(?:wards?)? )",
+    re.IGNORECASE,
+)
+"""What is said before the direction and the length of a shift."""
+_NEITHER = re.compile(
+    r"(?:'(?:it|is) )*(?:'neither (?P<a>[^,]+)'nor (?P<b>[^,]+)|'not (?P<c>[^,]+)'and 'not (?P<d>[^,]+))", re.IGNORECASE
+)
+_DIRECTIONS = listed("left right up down leftward rightward upward downward leftwards rightwards upwards downwards")
 _LONGEST = 40
 """Tokens of the longest answer that is looked at: so no pattern takes long."""
 _STANDS_FOR = {
@@ -86,7 +120,7 @@ def _pattern(said: str) -> re.Pattern[str]:
         if part in _STANDS_FOR:
             parts.append(f"(?P<{part}>{_STANDS_FOR[part]}) ")
         else:
-            word = f"{re.escape(part)} " if part[0] == "\\" else f"'(?:{part.strip('[]')}) "
+            word = f"{re.escape(part)} " if part[0] in "\\<>0123456789" else f"'(?:{part.strip('[]')}) "
             parts.append(f"(?:{word})?" if part[0] == "[" else word)
     return re.compile("".join(parts), re.IGNORECASE)
 
@@ -112,18 +146,32 @@ def as_formula(tokens: Tokens) -> Tokens:
         tokens = (tokens[0][6], *tokens[1:])  # x is between
     tokens = _numbered(tokens)
     words = {word_of(token) or token for token in tokens}
+    if not _DIRECTIONS.isdisjoint(words) and (shift := _SHIFT.match(_text(tokens))):
+        return as_formula(tokens[shift[0].count(" ") :])
+    if ("neither" in words or "not" in words) and (neither := _NEITHER.fullmatch(_text(tokens))):
+        one, other = sorted(part.split() for part in neither.groups() if part)
+        return _tokens(["'neither", *one, "'nor", *other])
     if _ALL_KEYS.isdisjoint(words):
         return tokens
     if words & {"inclusive", "exclusive"}:
         tokens = (*tokens[:-3], tokens[-2]) if tokens[-1] == ")" and tokens[-3] == "(" else tokens
         tokens = (*tokens[:-2], tokens[-1]) if tokens[-2] == "," else tokens
-    text = "".join(f"'{token[6:-1]} " if is_word(token) else f"{token} " for token in tokens if token != " ")
+    text = _text(tokens)
     for keys, pattern, written in _SAYINGS:
         match = None if keys.isdisjoint(words) else pattern.fullmatch(text)
         if match is not None:
             parts = [part for name in written for part in (match[name].split() if name in _STANDS_FOR else [name])]
-            return as_formula(tuple(f"\\text{{{part[1:]}}}" if part[0] == "'" and part[1:] else part for part in parts))
+            said = _tokens(parts)
+            return said if said == tokens else as_formula(said)
     return tokens
+
+
+def _text(tokens: Tokens) -> str:
+    return "".join(f"'{token[6:-1]} " if is_word(token) else f"{token} " for token in tokens if token != " ")
+
+
+def _tokens(parts: list[str]) -> Tokens:
+    return tuple(f"\\text{{{part[1:]}}}" if part[0] == "'" and part[1:] else part for part in parts)
 
 
 def _numbered(tokens: Tokens) -> Tokens:

@@ -152,6 +152,8 @@ WORDS = listed(
     "cup box pen hat car way bag set top end low age old new win tie sum out off dne usd eur gbp nor even none true does"
 )
 """Read as words whatever their case, although they are short enough for a product of variables."""
+BETWEEN_WORDS = listed("by an it he we on as so be do")
+"""Words where they stand behind another one."""
 
 # --- siunitx ---
 

@@ -52,7 +52,8 @@ _OTHERWISE = listed("otherwise else elsewhere")
 _EXTREMES = {
     **dict.fromkeys(("\\max", "\\text{max}", "\\text{Max}"), "\\text{maximum}"),
     **dict.fromkeys(("\\min", "\\text{min}", "\\text{Min}"), "\\text{minimum}"),
-}
+    "\\gcd": "\\text{gcd}", "\\lcm": "\\text{lcm}",
+}  # fmt: skip
 _FOR = frozenset({"\\text{for}", "\\text{where}", "\\text{with}"})
 _LONGEST_LABEL = 3
 _LINKS = listed("is are was has have had gets get costs cost the a an : of")
@@ -237,6 +238,8 @@ def _label(part: Tokens) -> tuple[Tokens, Tokens]:
             end = part.index("\\text{is}") + 1
             end += word_of(part[end]) in ("a", "an") if part[end:] else 0
         label, value = part[:end], bare(part[end:]) if part[end : end + 1] != ("_",) else ()
+    if label[-1:] in (("\\gcd",), ("\\lcm",)) and value[:1] != ("=",):
+        return (), ()
     value = bare(value[1:]) if value[:1] == ("=",) else value
     named = tuple(_EXTREMES.get(token, token.lower()) for token in label if word_of(token) not in _LINKS)
     is_letter = len(label) == 1 and len(word_of(label[0])) == 1 and label[0] != "\\text{a}"

@@ -5,18 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from .measures import BASES, CASED, COMPOUND, CURRENCIES, OFFSETS, SIGNS, UNITS, Measure
+from .measures import BASES, CASED, COMPOUND, CURRENCIES, OFFSETS, SIGNS, SPELLED, UNITS, Measure
 from .numerals import NUMBERS, PARTS, SCALES, in_digits
 from .tokens import CLOSERS, OPENERS, Tokens, is_word, listed, word_of
 
 _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 ORDINALS = listed("st nd rd th")
 # Words that turn a value's meaning: two answers that differ in one of these are two answers.
-_DIRECTIONS = listed(
+DIRECTIONS = listed(
     "north south east west left right up down above below before after am pm increase decrease more less fewer gain loss profit "
     "positive negative clockwise counterclockwise inside outside even odd bc ad "
     "january february march april may june july august september october november december "
-    "monday tuesday wednesday thursday friday saturday sunday"
+    "monday tuesday wednesday thursday friday saturday sunday repulsive attractive tensile compressive "
+    "northeast northwest southeast southwest"
 )
 # Words that make a phrase more than a name for what is counted: with one of them it is never dropped from beside a value.
 _STATEMENTS = listed(
@@ -35,7 +36,8 @@ _HARMLESS = listed(
     "long wide high deep thick away ahead apart approximately approx exactly about answer o'clock gon sided per of the a an overall "
     "place position bc ad respectively more "
     "today daily weekly monthly annually yearly later ago th even odd north south east west up down above right "
-    "before after am pm gain loss profit increase decrease positive clockwise counterclockwise inside outside"
+    "before after am pm gain loss profit increase decrease positive clockwise counterclockwise inside outside "
+    "repulsive attractive tensile compressive"
 )
 _GENERAL = listed(
     "people persons ways things items objects pieces numbers values times units possibilities solutions combinations"
@@ -63,6 +65,8 @@ _EACH = listed("a an each every")
 _TRIGONOMETRY = frozenset({"\\sin", "\\cos", "\\tan", "\\cot", "\\sec", "\\csc", "\\cis"})
 _OPERATORS = frozenset({"/", "+", "-", "\\cdot", "^", "_", "(", "[", "|"})
 MAX_WORDS = 8
+_LONGEST_UNIT = 24
+"""Tokens of the longest unit that is looked for among variables."""
 _NOTHING = Fraction(0)
 _MONEY = frozenset(sign for sign, name in SIGNS.items() if name in CURRENCIES)
 _POUNDS: set[Measure] = {(("pound", 1),), (("sterling", 1),)}
@@ -104,6 +108,42 @@ NO_UNIT = Unit()
 _SIZES = listed("long wide high deep thick")
 
 
+def plain_unit(tokens: Tokens, like: Unit) -> tuple[Tokens, Unit] | None:
+    r"""The number and the unit of 1.6 \cdot 10^{-19} C, whose letters stand there as variables, where such a unit is known to be meant.
+
+    Everything behind the number has to be one, and to measure what `like` measures, if that is something.
+    """
+    start = 1 + (tokens[0] == "-")
+    if tokens[start : start + 4] == ("\\cdot", "10", "^", "{"):
+        start = tokens.index("}", start) + 1
+    tail = tokens[start:]
+    if not 0 < len(tail) <= _LONGEST_UNIT or not tokens[tokens[0] == "-"][0].isdigit():
+        return None
+    words: list[str] = []
+    run = ""
+    for token, following in zip(tail, (*tail[1:], ""), strict=True):
+        letter = "u" if token == "\\mu" else token if len(token) == 1 and token.isalpha() else ""
+        run += letter
+        if run and not (letter and (following == "\\mu" or (len(following) == 1 and following.isalpha()))):
+            names = _unit_names(run, following)
+            if not names:
+                return None
+            words += names
+            run = ""
+        if not letter:
+            words.append(token)
+    value, unit = take_unit((*tokens[:start], *words))
+    is_one = value == tokens[:start] and _HARMLESS.issuperset(unit.words)
+    return (value, unit) if is_one and (like == NO_UNIT or unit.in_bases()[1] == like.in_bases()[1]) else None
+
+
+def _unit_names(run: str, following: str) -> list[str]:
+    """The unit, or two of them, that letters in a row spell: kg, and N m, whose space TeX has not kept."""
+    splits: list[tuple[str, ...]] = [] if run in COMPOUND and following == "^" else [(run,)]
+    splits += [(run[:at], run[at:]) for at in range(1, len(run))]
+    return next(([f"\\text{{{name}}}" for name in names] for names in splits if SPELLED.issuperset(names)), [])
+
+
 def units_conflict(one: Unit, other: Unit, *, counts_matter: bool = False) -> bool:
     """Whether the units are of different kinds (5 cm, 5 s, 5 eggs), or words that turn the meaning differ (20 % more, 20 % less).
 
@@ -114,7 +154,7 @@ def units_conflict(one: Unit, other: Unit, *, counts_matter: bool = False) -> bo
         return False
     if one.is_percent and not one.words and other.is_percent and _CHANGED.issuperset(other.words):
         return False  # 20 % is asked, by which a price has changed
-    if _DIRECTIONS & (set(one.words) ^ set(other.words)):
+    if DIRECTIONS & (set(one.words) ^ set(other.words)):
         return True
     if one.is_percent != other.is_percent and any(_counts(unit) for unit in (one, other) if not unit.measure):
         return True  # 60 people are not 60 %
@@ -130,7 +170,10 @@ def units_conflict(one: Unit, other: Unit, *, counts_matter: bool = False) -> bo
         if "unit" in names:  # square units are not cubic ones; plain units are said of all of them
             powers = {sum(power for _, power in unit.measure) for unit in (one, other)}
             return len(powers) > 1 and 1 not in powers
-        return one.in_bases()[1] != other.in_bases()[1]
+        bases = [unit.in_bases()[1] for unit in (one, other)]
+        rates = [tuple(base for base in side if base[0] not in CURRENCIES) for side in bases]
+        is_left_out = rates[0] == rates[1] != () and rates[0] in bases  # 2.40 per pound
+        return bases[0] != bases[1] and not is_left_out
     if counts_matter and one.words and other.words:
         return not set(one.words) & set(other.words)
     if _counts(one) and _counts(other):
@@ -166,7 +209,7 @@ def take_unit(tokens: Tokens) -> tuple[Tokens, Unit]:
     value, tail = tokens[:start], tokens[start:]
     if value[-1] == "\\cdot" and len(value) > 1:
         value = value[:-1]
-    reading = _Reading(tail)
+    reading = _Reading(tail, is_money=bool(currency))
     if tail and "." in value[-1] and value[-1][-1].isdigit() and tail[0][6:-1] in ("repeating", "recurring"):
         return _repeated(value, tail)
     if not tail or value[-1] in _OPERATORS or not reading.is_unit(value):
@@ -207,6 +250,8 @@ def _repeated(value: Tokens, tail: Tokens) -> tuple[Tokens, Unit]:
 
 def compound(tokens: Tokens) -> tuple[Tokens, Unit] | None:
     """5 feet 6 inches, 2 hours and 15 minutes: the sum in the first unit. None where this is anything else."""
+    if len(tokens) > 4 and tokens[0] in _MONEY and tokens[1].isdigit():  # \\$12 and 50 cents
+        tokens = (tokens[1], f"\\text{{{SIGNS[tokens[0]]}}}", *tokens[2:])
     if len(tokens) < 4 or not tokens[0][0].isdigit():
         return None
     if tokens[1::2] == ("'", "'") and tokens[4:] == ("'",):  # 5' 6''
@@ -220,6 +265,8 @@ def compound(tokens: Tokens) -> tuple[Tokens, Unit] | None:
         names = ["minute" if name == "meter" else name for name in names]  # 2 h 15 m
     if len(plain) < 4 or len(plain) % 2 or not all(names) or not all(token[0].isdigit() for token in plain[::2]):
         return None
+    if "nickel" in names or "dime" in names:
+        return None  # coins are counted
     units = [Unit(((name, 1),)) for name in names]
     factors = [unit.in_bases()[0] for unit in units]
     if len({unit.in_bases()[1] for unit in units}) > 1 or sorted(set(factors), reverse=True) != factors:
@@ -253,8 +300,9 @@ def _tail(tokens: Tokens) -> int:
 class _Reading:
     """Reads the tokens behind a value as a unit: names with powers, a factor, and words that are none of these."""
 
-    def __init__(self, tail: Tokens) -> None:
+    def __init__(self, tail: Tokens, *, is_money: bool = False) -> None:
         self.tail = tail
+        self.is_money = is_money
         self.at = 0
         self.factor = Fraction(1)
         self.powers: dict[str, int] = {}
@@ -272,7 +320,7 @@ class _Reading:
             if token == "^":
                 known = self.exponent()
             elif token == "/":
-                known, self.sign = True, -1
+                known, self.sign, self.group = True, -1, -1  # J/kg K is J/(kg K)
             elif token in ("(", ")"):
                 known, self.group = True, self.sign if token == "(" else 1
                 self.sign = self.group
@@ -331,7 +379,7 @@ class _Reading:
         ):
             return False
         following = self.tail[self.at] if self.at < len(self.tail) else ""
-        is_rate = lowered in _EACH and bool(self.words or self.powers) and word_of(following) in UNITS
+        is_rate = lowered in _EACH and bool(self.words or self.powers or self.is_money) and word_of(following) in UNITS
         if word == "ms" and self.tail[self.at : self.at + 3] == ("^", "{", "-"):  # 9.8 ms^{-2}
             self.powers, self.last = {"meter": self.sign, "second": self.sign}, "second"
             return True

@@ -8,7 +8,7 @@ from dataclasses import replace
 from .measures import CASED
 from .moments import MONTHS
 from .structure import ALL_WORDS, EMPTY_WORDS, Node, plain_words
-from .tokens import Tokens, is_word, listed, word_of
+from .tokens import Tokens, is_word, last_bracket, listed, split, word_of
 
 SAME_WORDS = {
     phrase: phrases[0]
@@ -43,6 +43,8 @@ SAME_WORDS = {
         *((f"{sign}lyskewed", f"skewed{side}", f"skewedto{side}", f"{side}-skewed", f"{side}skewed", f"{sign}skew", f"{side}skew")
           for sign, side in (("positive", "right"), ("negative", "left"))),
         ("notfair", "unfair"),
+        ("significant", "statisticallysignificant"),
+        ("notsignificant", "notstatisticallysignificant", "insignificant", "statisticallyinsignificant"),
         ("notrational", "irrational"),
         ("linearlydependent", "notlinearlyindependent"),
         *((often, f"{often}true", f"{often}holds") for often in ("always", "never", "sometimes")),
@@ -57,6 +59,7 @@ SAME_WORDS = {
         ("injective", "one-to-one", "one-one"),
         ("surjective", "onto"),
         ("right", "toright", "rightward", "rightwards", "right-angled", "rightangled", "right-angledtriangle"),
+        *((kind, f"{kind}-angled", f"{kind}angled", f"{kind}-angledtriangle", f"{kind}triangle") for kind in ("obtuse", "acute")),
         ("\\mathbbq", "rationalnumbers", "rationals", "allrationals"),
         ("\\mathbbc", "complexnumbers", "allcomplex"),
         *((f"{start}{end}", f"{start}-{end}", start[0] + end[0]) for start in ("north", "south") for end in ("east", "west")),
@@ -103,7 +106,7 @@ left leftward leftwards / right rightward rightwards
 up upward upwards / down downward downwards
 above / below
 inside inscribed / outside circumscribed
-gain profit / loss
+gain gains gained profit / loss lose loses lost
 gmt utc / est / cst / mst / pst / cet / bst / ist / jst
 sine / cosine / tangent
 mean / median / mode
@@ -126,6 +129,9 @@ _NOUNS = listed(
     "polynomial geometry correlation congruence criterion"
 )
 """What an adjective may leave out: isosceles, an isosceles triangle."""
+_NOUNS |= listed("reaction interference sampling sample bond bonding process collision equilibrium wave")
+_FORMULA = re.compile(r"(?=..)(?![IVX]+$)(?:[A-Z][a-z]?\d*)+")
+"""A chemical formula or an abbreviation; lead(II) has a charge in its brackets."""
 _DOUBTS = listed("not but or maybe perhaps unless except however")
 
 
@@ -141,6 +147,17 @@ def phrase(node: Node) -> str:
     if plain not in SAME_WORDS and plain.endswith(("integers", "numbers")):
         plain = plain.removeprefix("all")
     return SAME_WORDS.get(plain, plain)
+
+
+def names(tokens: Tokens) -> list[Tokens]:
+    """Of "NaCl (sodium chloride)" and "DNA, deoxyribonucleic acid" the formula and the name; of anything else the answer as it is."""
+    start = last_bracket(tokens) if any(map(is_word, tokens)) else 0
+    parts = [tokens[:start], tokens[start + 1 : -1]] if start else split(tokens, {","})
+    texts = ["".join(token[6:-1] if is_word(token) else token.strip("_{}") for token in part) for part in parts]
+    are_formulas = [_FORMULA.fullmatch(text) is not None for text in texts]
+    are_names = [all(map(is_word, part)) and _DOUBTS.isdisjoint(map(word_of, part)) for part in parts]
+    is_pair = sorted(are_formulas) == [False, True] and are_names[are_formulas.index(False)]
+    return parts if is_pair and len(texts[are_formulas.index(False)]) > 2 else [tokens]
 
 
 def _plain(token: str) -> str:
