@@ -28,6 +28,9 @@ class _Lasting:
             self._let_go(error)
             return len(text)
 
+    def close(self) -> None:
+        """Stay open, whatever code of the user's does."""
+
     def flush(self) -> None:
         try:
             self._stream.flush()

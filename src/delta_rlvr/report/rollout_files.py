@@ -14,7 +14,7 @@ from typing import Any
 from delta_rlvr.files import is_number
 from delta_rlvr.hints import did_you_mean, near_file
 from rlvr_graders.functions import completion_text
-from rlvr_graders.lines import numbered_lines
+from rlvr_graders.lines import each_once, json_value, numbered_lines
 
 FORMATS = (
     "JSON Lines or Parquet with prompt, response, reward (such as a run's own rollouts/*.jsonl.gz), TRL's completions_*.parquet, "
@@ -102,9 +102,9 @@ def _line(
     line: str, where: str, reward_key: str | None, prompt_key: str | None, response_key: str | None
 ) -> list[Rollout]:
     try:
-        row = json.loads(line)
+        row = json_value(line, where)
     except ValueError as error:
-        raise RolloutFileError(f"{where} is not JSON ({error})") from error
+        raise RolloutFileError(str(error)) from error
     if not isinstance(row, dict):
         raise RolloutFileError(f"{where} is not an object: give prompt, response, reward")
     if prompt_key or response_key:
@@ -238,6 +238,7 @@ def _trl(source: Path, reward_key: str | None, prompt_key: str | None, response_
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise RolloutFileError(f"is not a Parquet file ({error})") from error
     names = table.column_names
+    each_once(names, str(source))
     if prompt_key or response_key or ("completion" not in names and "response" in names):
         for number, row in enumerate(table.to_pylist(), start=1):
             where = f"row {number}"
