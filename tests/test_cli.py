@@ -49,6 +49,12 @@ def test_help_of_a_training_waits_for_nothing(command, flags):
     assert all(flag in told for flag in flags.split())
 
 
+def test_a_name_that_the_locale_cannot_read_is_refused_at_the_start(capsys):
+    """As LC_ALL=C gives "größe": the run failed after its last step, where the tokenizer was saved."""
+    assert main(["train", "--output", "gr\udcc3\udcb6\udcc3\udc9fe"]) == ExitCode.BAD_INPUT
+    assert "'gr\\udcc3\\udcb6\\udcc3\\udc9fe' has characters that this locale does not know" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", [None, *COMMANDS])
 def test_help_fits_80_columns(command, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")

@@ -69,7 +69,7 @@ def read_rollouts(
         has = f" (it has {', '.join(inside[:6])}{', ...' if len(inside) > 6 else ''})" if inside else ""
         raise RolloutFileError(f"{source} is a folder{has}: name one file, {FORMATS}")
     if not source.is_file():
-        raise RolloutFileError(f"{source}: there is no such file{near_file(source)}")
+        raise RolloutFileError(f"{path}: there is no such file{near_file(source)}")
     try:
         if source.suffix == ".parquet":
             rollouts = list(_trl(source, reward_key, prompt_key, response_key))

@@ -124,10 +124,10 @@ def load_problems(
 
 def _tell_chosen(source: str, row: Row, names: FieldNames) -> None:
     for what, usual in (("question", QUESTION_FIELDS), ("answer", ANSWER_FIELDS)):
-        found = [name for name in usual if row.get(name) is not None]
-        if len(found) > 1 and getattr(names, what) is None:
-            others = f"not {', '.join(found[1:])} ('{source}?{what}=COLUMN' names another)"
-            warnings.warn(f"{source}: the {what} is the column {found[0]}, {others}", stacklevel=2)
+        present = [name for name in usual if row.get(name) is not None]
+        if len(present) > 1 and getattr(names, what) is None:
+            others = f"not {', '.join(present[1:])} ('{source}?{what}=COLUMN' names another)"
+            warnings.warn(f"{source}: the {what} is the column {present[0]}, {others}", stacklevel=2)
 
 
 def data_file(path: Path) -> Path:
