@@ -79,6 +79,14 @@ def test_a_bad_row_is_named(tmp_path, capsys, grader, row, words):
     assert re.search(rf"a.jsonl:3: .*{words}", capsys.readouterr().err)
 
 
+def test_columns_of_one_name_are_refused(tmp_path, capsys):
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.Table.from_arrays([pyarrow.array(["A"])] * 3, names=["response", "answer", "answer"])
+    pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "x.parquet")
+    assert main(["grade", str(tmp_path / "x.parquet")]) == 2
+    assert "x.parquet: 'answer' comes twice" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", [["grade", "--output"], ["audit", "--without-math-verify", "--html"]])
 def test_only_files_of_its_own_are_written_over(tmp_path, capsys, command):
     file, mine, ours = written(tmp_path / "answers.jsonl"), tmp_path / "notes.md", tmp_path / "ours"

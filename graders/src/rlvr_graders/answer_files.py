@@ -71,9 +71,8 @@ def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
             from pyarrow import parquet
         except ImportError as error:
             raise FileError(f"{path}: reading Parquet needs pyarrow: pip install pyarrow") from error
-        table = parquet.read_table(path)
-        each_once(table.column_names, str(path))
-        yield from enumerate(table.to_pylist(), start=1)
+        each_once(parquet.read_schema(path).names, str(path))
+        yield from enumerate(parquet.read_table(path).to_pylist(), start=1)
         return
     for number, text in numbered_lines(path):
         row = json_value(text, f"{path}:{number}")

@@ -234,11 +234,13 @@ def _trl(source: Path, reward_key: str | None, prompt_key: str | None, response_
     except ImportError as error:
         raise ImportError(f'{source}: reading Parquet needs `pip install "delta-rlvr[tasks]"`') from error
     try:
+        each_once(pyarrow.parquet.read_schema(source).names, "its columns")
         table = pyarrow.parquet.read_table(source)
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise RolloutFileError(f"is not a Parquet file ({error})") from error
+    except ValueError as error:
+        raise RolloutFileError(str(error)) from error
     names = table.column_names
-    each_once(names, str(source))
     if prompt_key or response_key or ("completion" not in names and "response" in names):
         for number, row in enumerate(table.to_pylist(), start=1):
             where = f"row {number}"
