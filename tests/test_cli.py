@@ -1,6 +1,7 @@
 """The command line itself: help that comes at once, and exit codes that mean the same for every command."""
 
 import errno
+import io
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from delta_rlvr.commands.names import method_names
 from delta_rlvr.credit.rule import RuleError
 from delta_rlvr.evaluate.errors import EvaluationError, EvaluationFailed
 from delta_rlvr.exit_codes import ExitCode, WorkFailed, at_work, exit_code_of
+from delta_rlvr.lasting import lasting_output
 from delta_rlvr.objectives import get_method
 from delta_rlvr.runs import RunFolderError
 
@@ -47,6 +49,22 @@ def test_help_of_a_training_waits_for_nothing(command, flags):
     told, imported = run_fresh([command, "--help"], "torch", "trl", "transformers", "datasets", "accelerate")
     assert imported == ""
     assert all(flag in told for flag in flags.split())
+
+
+def test_a_name_that_the_locale_cannot_read_is_refused_at_the_start(capsys):
+    """As LC_ALL=C gives "größe": the run failed after its last step, where the tokenizer was saved."""
+    assert main(["train", "--output", "gr\udcc3\udcb6\udcc3\udc9fe"]) == ExitCode.BAD_INPUT
+    assert "'gr\\udcc3\\udcb6\\udcc3\\udc9fe' has characters that this locale does not know" in capsys.readouterr().err
+
+
+def test_output_outlasts_its_encoding_and_who_closes_it(monkeypatch):
+    """A reward that closed sys.stdout, and a folder's name under PYTHONIOENCODING=ascii, ended a run."""
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "ascii"))
+    with lasting_output():
+        sys.stdout.close()
+        print("gr\u00f6\u00dfe")
+    assert written.getvalue() == b"gr\\xf6\\xdfe\n"
 
 
 @pytest.mark.parametrize("command", [None, *COMMANDS])

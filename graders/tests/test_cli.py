@@ -50,11 +50,41 @@ def test_what_cannot_be_read_is_named(tmp_path, capsys):
     assert len(read_answers(tmp_path / "a.jsonl", completion="text")) == len(ROWS)
     (tmp_path / "b.jsonl").write_text('{"completion": "x"\n')
     assert main(["grade", str(tmp_path / "b.jsonl")]) == 2
-    assert "b.jsonl:1 is not JSON" in capsys.readouterr().err
+    assert "b.jsonl:1: not JSON" in capsys.readouterr().err
     (tmp_path / "latin.jsonl").write_bytes('{"completion": "x"}\n{"completion": "Ö"}\n'.encode("latin-1"))
     assert main(["grade", str(tmp_path / "latin.jsonl"), "--answer", "completion"]) == 2
     assert "latin.jsonl, line 2: not UTF-8" in capsys.readouterr().err
     assert main(["grade", str(tmp_path / "missing.jsonl")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("grader", "row", "words"),
+    [
+        ("math", '{"response": "x", "answer": "1", "answer": "2"}', r"'answer' comes twice"),
+        ("math", '{"x": ' + "[" * 5000 + "]" * 5000 + "}", "nested more than 100 deep"),
+        ("math", '{"x": ' + "9" * 5000 + "}", "a number has more digits than Python reads"),
+        ("math", '{"response": null, "answer": "1"}', r"its completion is null \(response\)"),
+        ("math", '{"response": "x", "answer": ["3", "4"]}', "its answer is a list: pass the reference"),
+        ("exact", '{"response": "x", "answer": true}', "its answer is a bool"),
+        ("choice", '{"response": "x", "answer": "ABC"}', "answer='ABC' is not one letter"),
+        ("code", '{"response": "x", "answer": "no"}', "tests are a text that is not JSON"),
+    ],
+)
+def test_a_bad_row_is_named(tmp_path, capsys, grader, row, words):
+    good = {"response": "x", "answer": "[]" if grader == "code" else "A"}
+    if grader == "code":
+        good["answer"] = {"fn_name": "f", "inputs": [[1]], "outputs": [2]}
+    (tmp_path / "a.jsonl").write_text(f"{json.dumps(good)}\n\n{row}\n")
+    assert main(["grade", str(tmp_path / "a.jsonl"), "--grader", grader]) == 2
+    assert re.search(rf"a.jsonl:3: .*{words}", capsys.readouterr().err)
+
+
+def test_columns_of_one_name_are_refused(tmp_path, capsys):
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.Table.from_arrays([pyarrow.array(["A"])] * 3, names=["response", "answer", "answer"])
+    pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "x.parquet")
+    assert main(["grade", str(tmp_path / "x.parquet")]) == 2
+    assert "x.parquet: 'answer' comes twice" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", [["grade", "--output"], ["audit", "--without-math-verify", "--html"]])

@@ -61,6 +61,10 @@ def main(arguments: list[str] | None = None) -> int:
     # Tokenizers start a thread for each visible core, also where the process may use only a few of them.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if torn := [one for one in given if one.encode(errors="replace").decode() != one]:
+        do = "set PYTHONUTF8=1 in the environment, or rename it"
+        print(f"delta-rlvr: {torn[0]!a} has characters that this locale does not know: {do}", file=sys.stderr)
+        return ExitCode.BAD_INPUT
     if not given or given[0] in (*_HELP, "help"):
         sys.stdout.write(USAGE)
         return ExitCode.DONE

@@ -24,9 +24,15 @@ class _Lasting:
     def write(self, text: str) -> int:
         try:
             return int(self._stream.write(text))
+        except UnicodeEncodeError:  # a locale without these characters
+            known = self._stream.encoding
+            return int(self._stream.write(text.encode(known, "backslashreplace").decode(known)))
         except OSError as error:
             self._let_go(error)
             return len(text)
+
+    def close(self) -> None:
+        """Stay open, whatever code of the user's does."""
 
     def flush(self) -> None:
         try:

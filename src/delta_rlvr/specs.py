@@ -85,10 +85,11 @@ def typed_settings(kind: type, settings: dict[str, str], where: str) -> dict[str
             raise ValueError(
                 f"{where} has no setting {key!r}{did_you_mean(key, known)} (it has: {', '.join(known) or 'none'})"
             )
-    return {key: _as_declared(text, hints[key], f"{where}: {key}={text}") for key, text in settings.items()}
+    return {key: as_declared(text, hints[key], f"{where}: {key}={text}") for key, text in settings.items()}
 
 
-def _as_declared(text: str, hint: Any, where: str) -> Any:
+def as_declared(text: str, hint: Any, where: str) -> Any:
+    """Return a setting's text as a value of its declared type."""
     if get_origin(hint) in (Union, UnionType):
         kinds = get_args(hint)
         if NoneType in kinds and text.lower() in ("none", "null"):

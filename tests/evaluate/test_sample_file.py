@@ -86,6 +86,8 @@ def test_two_writers_are_kept_apart(tmp_path):
     ("line", "message"),
     [
         ("{not json", r"line 3: not JSON"),
+        ('{"x": ' + "[" * 5000 + "]" * 5000 + "}", r"line 3: .* nested more than 100 deep"),
+        ('{"score": 1, "score": 0}', r"line 3: .*'score' comes twice"),
         ("[1, 2]", r"line 3: expected an object, got list"),
         ('{"benchmark": "sums", "sample": 0, "completion": "x"}', r"line 3: 'problem' must be text"),
         ('{"benchmark": "sums", "problem": "q1", "sample": -1, "completion": "x"}', r"line 3: 'sample' must be"),

@@ -98,7 +98,9 @@ def test_the_page_opens(browser, rollouts_file, tmp_path):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("{", "line 2 is not JSON"),
+        ("{", "line 2: not JSON"),
+        ('{"reward": 1, "reward": 0}', "line 2: .*'reward' comes twice"),
+        ('{"x": ' + "[" * 5000 + "]" * 5000 + "}", "line 2: .* nested more than 100 deep"),
         ("[1]", "line 2 is not an object"),
         ('{"prompt": "p", "reward": 1}', "line 2 has no response"),
         ('{"prompt": 3, "response": "r", "reward": 1}', "line 2: prompt must be a text or a list"),

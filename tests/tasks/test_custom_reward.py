@@ -51,6 +51,41 @@ async def later_breaks(completions, **columns):
     await asyncio.sleep(0)
     return [1 / 0 for _ in completions]
 
+def as_dict(completions, **k):
+    return {"a": 1.0, "b": 2.0}
+
+def as_text(completions, **k):
+    return "12"
+
+def as_bytes(completions, **k):
+    return b"12"
+
+def of_bytes(completions, **k):
+    return [b"1"] * len(completions)
+
+def as_rows(completions, **k):
+    import numpy
+    return numpy.ones((2, 1))
+
+def as_array(completions, **k):
+    import numpy
+    return numpy.ones(len(completions), numpy.float32)
+
+def huge(completions, **k):
+    return [10**5000] * len(completions)
+
+def raw(completions, **k):
+    raise ValueError("two\\nlines \\x1b[31m")
+
+def clears(completions, **k):
+    for value in k.values():
+        value.clear()
+    completions[0].clear()
+    return [1.0] * 2
+
+def by_place(completions, /, **k):
+    return [1.0] * len(completions)
+
 def nothing(x):
     return [1.0]
 """
@@ -119,6 +154,13 @@ def test_a_function_that_expects_texts_learns_that_it_got_messages(place):
         ("few", "few' gave 1 rewards for 2 completions"),
         ("words", "words' gave 'good': give a finite number, or None"),
         ("one", "one' gave 1.0: give a list, one reward per completion"),
+        ("as_dict", "as_dict' gave {'a': 1.0, 'b': 2.0}: give a list"),
+        ("as_text", "as_text' gave '12': give a list"),
+        ("as_bytes", "as_bytes' gave b'12': give a list"),
+        ("as_rows", r"as_rows' gave array.*: give a list"),
+        ("of_bytes", "of_bytes' gave b'1': give a finite number"),
+        ("huge", "huge' gave inf: give a finite number"),
+        ("raw", r"ValueError: two\\nlines \\x1b\[31m \("),
     ],
 )
 def test_what_it_gives_is_checked(place, name, words):
@@ -132,7 +174,8 @@ def test_what_it_gives_is_checked(place, name, words):
     ("name", "words"),
     [
         ("lenght", r"there is no function 'lenght' in .*; did you mean 'length'\? \(it has length, said"),
-        ("nothing", "takes x: it must take `completions`"),
+        ("nothing", r"takes \(x\): it must take `completions`"),
+        ("by_place", r"takes \(completions, /, \*\*k\): it must take `completions`"),
     ],
 )
 def test_what_is_no_reward_function_is_refused(place, name, words):
@@ -156,6 +199,17 @@ def test_what_it_needs_is_checked_before_anything_is_sampled(place):
     reward.check(problem(), training=True)
     with pytest.raises(RewardError, match="needs 'completion_ids', which only training has: give it a default"):
         reward.check(problem(), training=False)
+
+
+def test_it_gets_lists_of_its_own(place):
+    """Cleared, they were "0 expected" for TRL, and a problem's own list was empty in every later batch."""
+    reward, asked = CustomReward(place("clears")), problem([{"role": "user", "content": "q"}], tags=["a"])
+    reward.problems = {"a": asked}
+    prompts, completions = [asked.prompt] * 2, [[{"role": "assistant", "content": "x"}]] * 2
+    assert reward(prompts=prompts, completions=completions, id=["a", "a"]) == [1.0, 1.0]
+    assert (len(prompts), len(completions[0]), asked.meta["row"]["tags"]) == (2, 1, ["a"])
+    reward = CustomReward(place("as_array"))
+    assert reward.grade(problem(), "x").score == 1.0
 
 
 def test_rows_need_no_answer_where_it_judges(tmp_path):

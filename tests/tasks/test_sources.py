@@ -85,6 +85,43 @@ def test_answers_are_text() -> None:
             answer_text(bad)
 
 
+def asked(content: Any, *roles: Any) -> dict[str, Any]:
+    return {"prompt": [{"role": role, "content": content} for role in roles or ("user",)], "answer": "1"}
+
+
+def test_parts_of_a_message_are_one_text(tmp_path: Path) -> None:
+    """The model was asked "[{'type': 'text', ...}]"."""
+    parts = [{"type": "text", "text": "Add 1 "}, {"type": "text", "text": "and 2."}]
+    (problem,) = load_problems(write_rows(tmp_path / "x.jsonl", [asked(parts)]))
+    assert problem.prompt == [{"role": "user", "content": "Add 1 and 2."}]
+
+
+def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    """The last one won in silence."""
+    (tmp_path / "x.csv").write_text("question,answer,answer,,\nA,1,2,,\n")
+    with pytest.raises(ValueError, match=r"x.csv, line 1: 'answer' comes twice"):
+        load_problems(tmp_path / "x.csv")
+    (tmp_path / "x.json").write_text('[\n{"question": "A",\n"answer": "1", "answer": "2"}]')
+    with pytest.raises(ValueError, match=r"x.json: in {'question': 'A', .*'answer' comes twice"):
+        load_problems(tmp_path / "x.json")
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.Table.from_arrays([pyarrow.array(["A"])] * 3, names=["question", "answer", "answer"])
+    pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "x.parquet")
+    with pytest.raises(ValueError, match=r"x.parquet: 'answer' comes twice"):
+        load_problems(tmp_path / "x.parquet")
+
+
+def test_what_the_rows_leave_open_is_said(tmp_path: Path) -> None:
+    rows = [{"question": f"Q{n % 5}", "problem": f"P{n % 5}", "answer": n} for n in range(20)]
+    path = write_rows(tmp_path / "x.jsonl", rows)
+    with pytest.warns(UserWarning, match="x.jsonl") as told:
+        get_task(str(path))
+    assert [str(one.message) for one in told] == [
+        f"{path}: the question is the column problem, not question ('{path}?question=COLUMN' names another)",
+        f"{path}: 5 questions with different answers, such as 'P0'",
+    ]
+
+
 def test_a_file_with_and_without_ids(tmp_path: Path) -> None:
     path = write_rows(
         tmp_path / "set.jsonl",
@@ -120,6 +157,20 @@ def test_a_file_with_and_without_ids(tmp_path: Path) -> None:
             r"line 2: the same id as .*line 1 \(5\)",
         ),
         ([], "no rows"),
+        (['{"problem": "A", "answer": "1", "answer": "2"}'], r"line 1: in .*: 'answer' comes twice: rename"),
+        (['{"problem": "A", "answer": 1, "x": ' + "[" * 5000 + "]" * 5000 + "}"], "line 1: .* nested more than 100"),
+        (['{"problem": "A", "answer": 1, "x": ' + "[" * 600 + "]" * 600 + "}"], "line 1: .* nested more than 100"),
+        (['{"problem": "A", "answer": ' + "9" * 5000 + "}"], "line 1: a number has more digits than Python reads"),
+        ([asked("A"), {"problem": "B", "answer": "1"}], "line 2: some rows ask by text and some by messages"),
+        ([asked([{"type": "image"}])], "line 1: the user's message has a part that is not text"),
+        *(
+            ([asked(content)], "line 1: the user's message has the content")
+            for content in (None, "", 5, [], [{"type": "text", "text": None}])
+        ),
+        ([asked("A", None)], "line 1: a message has the role None: give one of system, "),
+        ([asked("A", "teacher")], "line 1: a message has the role 'teacher'"),
+        ([asked("A", "system")], "line 1: its messages are of system: ask as the user"),
+        ([asked("A", "user", "assistant")], "line 1: its messages are of user, assistant: ask as the user"),
     ],
 )
 def test_a_bad_row_is_named(tmp_path: Path, rows: list[Any], message: str) -> None:
@@ -294,11 +345,14 @@ def test_files_and_folders_that_hold_no_rows(tmp_path, monkeypatch):
         ("phrased-sum", "there is no task 'phrased-sum'; did you mean 'phrased-sums'?"),
         ("phrased-sums?adends=3", "phrased-sums has no setting 'adends'; did you mean 'addends'. .it has: addends"),
         ("phrased-sums?addends", "key=value pairs"),
+        ("", "'' names no file and no data set"),
+        ("https://example.org/p.jsonl", "https://example.org/p.jsonl: addresses are not read: download the file"),
+        ("x.jsonl?chat=maybe", "chat=maybe: give true or false"),
         ("x.jsonl?sots=3", "there is no setting sots; did you mean 'shots'. .rows have schema"),
     ],
 )
 def test_a_misspelt_task_is_refused(spec: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
         get_task(spec)
 
 

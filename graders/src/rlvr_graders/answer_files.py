@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 
 from .extract import EXTRACTORS
 from .functions import completion_text
-from .lines import numbered_lines
+from .lines import each_once, json_value, numbered_lines
 
 # As TRL, verl's dumps, delta-rlvr's runs and data sets name them; the first that a file has counts.
 COMPLETIONS = ("completion", "completions", "response", "output", "solution_str", "prediction")
@@ -47,11 +47,7 @@ def read_answers(path: str | Path, completion: str | None = None, answer: str | 
         raise FileError(
             f"{path}: there is no such file of JSON Lines or Parquet, nor a run's folder with rollouts/*.jsonl.gz"
         )
-    found = [
-        _answer(row, f"{file.name}:{number}", completion, answer)
-        for file in files
-        for number, row in enumerate(_rows(file), start=1)
-    ]
+    found = [_answer(row, f"{file.name}:{number}", completion, answer) for file in files for number, row in _rows(file)]
     if not found:
         raise FileError(f"{path} is empty")
     return found
@@ -69,22 +65,20 @@ def extract_of(path: str | Path) -> str | None:
     return named if named in EXTRACTORS else None
 
 
-def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
+def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     if path.suffix == ".parquet":
         try:
             from pyarrow import parquet
         except ImportError as error:
             raise FileError(f"{path}: reading Parquet needs pyarrow: pip install pyarrow") from error
-        yield from parquet.read_table(path).to_pylist()
+        each_once(parquet.read_schema(path).names, str(path))
+        yield from enumerate(parquet.read_table(path).to_pylist(), start=1)
         return
     for number, text in numbered_lines(path):
-        try:
-            row = json.loads(text)
-        except ValueError as error:
-            raise FileError(f"{path}:{number} is not JSON: {error}") from error
+        row = json_value(text, f"{path}:{number}")
         if not isinstance(row, dict):
             raise FileError(f"{path}:{number} is not an object with a completion and an answer")
-        yield row
+        yield number, row
 
 
 def _answer(row: Mapping[str, Any], where: str, completion: str | None, answer: str | None) -> Answer:
@@ -106,4 +100,6 @@ def _of(row: Mapping[str, Any], where: str, what: str, names: Sequence[str]) -> 
     for name in names:
         if row.get(name) is not None:
             return row[name]
+    if null := [name for name in names if name in row]:
+        raise FileError(f"{where}: its {what} is null ({', '.join(null)})")
     raise FileError(f"{where} has no {' or '.join(names)} (it has {', '.join(row)}): name its column with --{what}")

@@ -9,6 +9,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.target is not None:
             _check_target(options.target, Path(options.file))
         rows = read_answers(options.file, options.completion, options.answer)
-        return int(options.run(rows, options))
+        try:
+            return int(options.run(rows, options))
+        except (ValueError, TypeError):
+            _check_each(rows, getattr(options, "grader", "math"))
+            raise
     except BrokenPipeError:  # `| head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -102,6 +107,15 @@ def _grade(rows: list[Answer], options: argparse.Namespace) -> int:
     ):
         print(f"{count:8} {reason}", file=sys.stderr)
     return 0
+
+
+def _check_each(rows: list[Answer], grader: str) -> None:
+    """Name the first row whose reference cannot be used: a batch knows only its place among the others."""
+    for row in rows:
+        try:
+            _verdicts([replace(row, completion="")], grader, None)
+        except (ValueError, TypeError) as error:
+            raise FileError(f"{row.where}: {str(error).replace('answers[0]', 'its answer')}") from error
 
 
 def _verdicts(rows: list[Answer], grader: str, extract: str | None) -> list[Verdict]:

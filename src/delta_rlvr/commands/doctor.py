@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 
 from delta_rlvr.commands.parser import CommandParser
 from delta_rlvr.doctor.checklist import Checklist
 from delta_rlvr.exit_codes import ExitCode
+from delta_rlvr.terminal import plain_warnings
 
 
+@plain_warnings(lambda text: print(text, file=sys.stderr))
 def run(arguments: list[str]) -> int:
     """The subcommand. TRL's and verl's parts are imported only when needed: the two live in separate environments."""
     own, rest = own_options(arguments)

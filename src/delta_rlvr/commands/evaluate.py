@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from delta_rlvr.score_units import score_unit
 from delta_rlvr.specs import shown_spec
 from delta_rlvr.tasks.custom_reward import custom_function
 from delta_rlvr.tasks.templates import TEMPLATES
-from delta_rlvr.terminal import make_console
+from delta_rlvr.terminal import make_console, plain_warnings
 from delta_rlvr.words import comma_list
 from rlvr_graders.extract import EXTRACTORS
 
@@ -130,6 +131,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+@plain_warnings(lambda text: print(text, file=sys.stderr))
 def run(args: argparse.Namespace) -> int:
     console = make_console(160)
     if args.list and not args.select:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from delta_rlvr.hints import near_path
 from delta_rlvr.runs.layout import EVALUATIONS
 from delta_rlvr.tasks.custom_reward import GRADER, is_reward_text
 from delta_rlvr.versions import installed_versions
+from rlvr_graders.lines import json_value
 
 KIND = "delta-rlvr evaluation"
 SCHEMA = 1
@@ -41,9 +41,9 @@ class EvaluationResult:
             hint = f"; the held-out score of this run is {own}" if own.is_file() else near_path(path)
             raise EvaluationError(f"there is no result {path}{hint}")
         try:
-            document = json.loads(path.read_bytes())
+            document = json_value(path.read_bytes(), str(path))
         except ValueError as error:
-            raise EvaluationError(f"{path} is not JSON ({error})") from None
+            raise EvaluationError(str(error)) from None
         if not isinstance(document, dict) or document.get("kind") != KIND:
             raise EvaluationError(f"{path} is not a result of `delta-rlvr evaluate`")
         if document.get("schema") != SCHEMA:

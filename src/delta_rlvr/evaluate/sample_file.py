@@ -7,7 +7,6 @@ identity is the same, and samples the rest.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from delta_rlvr.evaluate.records import MalformedSample, Sample, read_sample
 from delta_rlvr.evaluate.settings import SampleKey
 from delta_rlvr.files import dump, hold, naming, plain
 from delta_rlvr.hints import near_file
+from rlvr_graders.lines import json_value
 
 KIND = "delta-rlvr samples"
 SCHEMA = 1
@@ -109,9 +109,9 @@ def read_samples(path: Path) -> tuple[dict[str, Any] | None, list[Sample]]:
 
 def _read_result(content: bytes, path: Path) -> tuple[dict[str, Any] | None, list[Sample]]:
     try:
-        document = json.loads(content)
+        document = json_value(content, str(path))
     except ValueError as error:
-        raise EvaluationError(f"{path} is not JSON ({error})") from None
+        raise EvaluationError(str(error)) from None
     if not isinstance(document, dict) or not isinstance(document.get("samples"), list):
         raise EvaluationError(f"{path} is not a result of `delta-rlvr evaluate`: it has no list of samples")
     samples = []
@@ -130,11 +130,11 @@ def _read_lines(lines: Iterable[bytes], path: Path, start: int) -> Iterator[Samp
         if not line.strip():
             continue
         try:
-            sample = read_sample(json.loads(line))
+            sample = read_sample(json_value(line, f"{path}, line {number}"))
         except MalformedSample as error:
             raise EvaluationError(f"{path}, line {number}: {error}") from None
         except ValueError as error:
-            raise EvaluationError(f"{path}, line {number}: not JSON ({error})") from None
+            raise EvaluationError(str(error)) from None
         earlier, graded = seen.get(sample.key, (0, False))
         if graded:  # only an ungraded sample may come again, graded
             raise EvaluationError(f"{path}, line {number}: {sample.key} is already on line {earlier}")
@@ -144,7 +144,7 @@ def _read_lines(lines: Iterable[bytes], path: Path, start: int) -> Iterator[Samp
 
 def _header(line: bytes, path: Path) -> dict[str, Any] | None:
     with contextlib.suppress(ValueError):
-        values = json.loads(line)
+        values = json_value(line, str(path))
         if isinstance(values, dict) and values.get("kind") == KIND:
             if values.get("schema") != SCHEMA:
                 raise EvaluationError(

@@ -14,7 +14,7 @@ from typing import Any
 from delta_rlvr.files import is_number
 from delta_rlvr.hints import did_you_mean, near_file
 from rlvr_graders.functions import completion_text
-from rlvr_graders.lines import numbered_lines
+from rlvr_graders.lines import each_once, json_value, numbered_lines
 
 FORMATS = (
     "JSON Lines or Parquet with prompt, response, reward (such as a run's own rollouts/*.jsonl.gz), TRL's completions_*.parquet, "
@@ -69,7 +69,7 @@ def read_rollouts(
         has = f" (it has {', '.join(inside[:6])}{', ...' if len(inside) > 6 else ''})" if inside else ""
         raise RolloutFileError(f"{source} is a folder{has}: name one file, {FORMATS}")
     if not source.is_file():
-        raise RolloutFileError(f"{source}: there is no such file{near_file(source)}")
+        raise RolloutFileError(f"{path}: there is no such file{near_file(source)}")
     try:
         if source.suffix == ".parquet":
             rollouts = list(_trl(source, reward_key, prompt_key, response_key))
@@ -102,9 +102,9 @@ def _line(
     line: str, where: str, reward_key: str | None, prompt_key: str | None, response_key: str | None
 ) -> list[Rollout]:
     try:
-        row = json.loads(line)
+        row = json_value(line, where)
     except ValueError as error:
-        raise RolloutFileError(f"{where} is not JSON ({error})") from error
+        raise RolloutFileError(str(error)) from error
     if not isinstance(row, dict):
         raise RolloutFileError(f"{where} is not an object: give prompt, response, reward")
     if prompt_key or response_key:
@@ -234,9 +234,12 @@ def _trl(source: Path, reward_key: str | None, prompt_key: str | None, response_
     except ImportError as error:
         raise ImportError(f'{source}: reading Parquet needs `pip install "delta-rlvr[tasks]"`') from error
     try:
+        each_once(pyarrow.parquet.read_schema(source).names, "its columns")
         table = pyarrow.parquet.read_table(source)
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise RolloutFileError(f"is not a Parquet file ({error})") from error
+    except ValueError as error:
+        raise RolloutFileError(str(error)) from error
     names = table.column_names
     if prompt_key or response_key or ("completion" not in names and "response" in names):
         for number, row in enumerate(table.to_pylist(), start=1):

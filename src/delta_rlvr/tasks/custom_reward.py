@@ -23,7 +23,7 @@ from delta_rlvr.hints import did_you_mean
 from delta_rlvr.tasks.grading import MATH_VERIFY
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.user_code import failed_with, module_at
-from rlvr_graders.verdict import Verdict
+from rlvr_graders.verdict import Verdict, printable
 
 GRADER = "own reward"
 """The grader of a problem that a custom reward judges."""
@@ -64,9 +64,10 @@ class CustomReward:
         self.takes_any = any(one.kind is one.VAR_KEYWORD for one in self.parameters.values())
         self.problems: Mapping[str, Problem] = {}
         """The problems by id, in which the rows from TRL are looked up."""
-        if "completions" not in self.parameters and not self.takes_any:
+        kinds = {one.kind for name, one in self.parameters.items() if name == "completions" or one.default is one.empty}
+        if ("completions" not in self.parameters and not self.takes_any) or inspect.Parameter.POSITIONAL_ONLY in kinds:
             raise RewardError(
-                f"reward={spec!r} takes {', '.join(self.parameters) or 'nothing'}: it must take `completions`, "
+                f"reward={spec!r} takes {inspect.signature(function)}: it must take `completions`, "
                 "and columns of the rows by their names"
             )
 
@@ -111,7 +112,7 @@ class CustomReward:
         if not self.takes_any:
             given = {name: value for name, value in given.items() if name in self.parameters}
         try:
-            scores = self.function(**given)
+            scores = self.function(**_copied(given))
             if inspect.iscoroutine(scores):
                 scores = asyncio.run_coroutine_threadsafe(scores, _event_loop()).result()
         except (Exception, SystemExit) as error:  # which would end the whole run without a word
@@ -119,10 +120,10 @@ class CustomReward:
             if completions and not isinstance(completions[0], str):
                 hint = "; the prompt is a chat, so a completion is a list of messages: its text is completion[0]['content']"
             raise RewardError(f"reward={self.spec!r} {failed_with(self.function, error)}{hint}") from error
-        try:
-            listed = list(scores)
-        except TypeError:
-            raise RewardError(f"reward={self.spec!r} gave {scores!r}: give a list, one reward per completion") from None
+        if not isinstance(scores, list | tuple) and getattr(scores, "ndim", None) != 1:
+            shown = printable(f"{scores!r:.60}")
+            raise RewardError(f"reward={self.spec!r} gave {shown}: give a list, one reward per completion")
+        listed = list(scores)
         if len(listed) != len(completions):
             raise RewardError(f"reward={self.spec!r} gave {len(listed)} rewards for {len(completions)} completions")
         return [self._score(score) for score in listed]
@@ -131,12 +132,15 @@ class CustomReward:
         if score is None:
             return None
         try:
-            number = float(score)
-        except (TypeError, ValueError):
+            number = math.nan if isinstance(score, str | bytes) else float(score)
+        except OverflowError:
+            number = score = math.inf
+        except Exception:  # an object of its own
             number = math.nan
         if not math.isfinite(number):
             raise RewardError(
-                f"reward={self.spec!r} gave {score!r}: give a finite number, or None for a response that cannot be scored"
+                f"reward={self.spec!r} gave {printable(f'{score!r:.60}')}: give a finite number, or None for a response that cannot be "
+                "scored"
             )
         return number
 
@@ -165,6 +169,15 @@ def _event_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="async rewards", daemon=True).start()
     return loop
+
+
+def _copied(value: Any) -> Any:
+    """Return the lists and dicts of arguments anew: what a function does to its own must not reach the trainer and the problems."""
+    if isinstance(value, dict):
+        return {key: _copied(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return value[:] if value and isinstance(value[0], int) else [_copied(one) for one in value]
+    return value
 
 
 def _columns(problems: Sequence[Problem]) -> dict[str, list[Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -47,6 +48,14 @@ class ProblemSet:
         def digest(problem: Problem) -> str:
             return question_hash(problem.meta.get("question", problem.prompt))
 
+        answers: dict[str, set[str]] = {}
+        for problem in problems:
+            answers.setdefault(digest(problem), set()).add(str(problem.answer))
+        if unlike := [one for one in problems if len(answers[digest(one)]) > 1]:
+            asked, count = unlike[0].meta.get("question", unlike[0].prompt), len({*map(digest, unlike)})
+            warnings.warn(
+                f"{name}: {counted(count, 'question')} with different answers, such as {asked!r:.60}", stacklevel=2
+            )
         if heldout is None:
             heldout = [problem for problem in problems if hashed_split(digest(problem)) == "heldout"]
         kept_out = {digest(problem) for problem in heldout}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from delta_rlvr.bounds import MOST
 from delta_rlvr.hints import did_you_mean, near_file
-from delta_rlvr.specs import guessed, split_spec, typed_settings
+from delta_rlvr.specs import as_declared, guessed, split_spec, typed_settings
 from delta_rlvr.tasks.grading import GRADERS, grade_batch
 from delta_rlvr.tasks.phrased_sums import PhrasedSums, SumSettings
 from delta_rlvr.tasks.problem import Problem
@@ -100,7 +101,8 @@ def check_rows(spec: str, graded: bool = True) -> None:
         for key in ("heldout", "limit"):
             settings.pop(key, None)
         reading, _ = _reading(spec, settings, {"graded": graded})
-        load_problems(name, limit=1, **reading)
+        with warnings.catch_warnings(action="ignore"):  # they are told where all rows are read
+            load_problems(name, limit=1, **reading)
 
 
 def check_task_name(spec: str) -> None:
@@ -122,6 +124,8 @@ def _values(written: dict[str, str]) -> dict[str, Any]:
     for key in values.keys() & {"shots", "limit", "max_tokens"}:
         if type(values[key]) is not int or not 0 <= values[key] <= MOST:
             raise ValueError(f"{key}={values[key]}: give a whole number, 0 or more")
+    if "chat" in values:
+        values["chat"] = as_declared(written["chat"], bool, f"chat={written['chat']}")
     return values
 
 

@@ -66,7 +66,7 @@ def parse_tests(value: Any) -> CodeTests:
     if isinstance(value, (str, bytes)):
         try:
             value = json.loads(value)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"tests are a text that is not JSON: {error}") from None
     if isinstance(value, Mapping):
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import warnings
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import astuple
 from itertools import islice
@@ -14,9 +15,19 @@ from typing import Any
 from delta_rlvr.hints import near_file
 from delta_rlvr.models import hub
 from delta_rlvr.tasks.problem import Problem
-from delta_rlvr.tasks.sources.schemas import COLUMNS, KNOWN_SETS, FieldNames, Row, RowError, RowIds, reader
+from delta_rlvr.tasks.sources.schemas import (
+    ANSWER_FIELDS,
+    COLUMNS,
+    KNOWN_SETS,
+    QUESTION_FIELDS,
+    FieldNames,
+    Row,
+    RowError,
+    RowIds,
+    reader,
+)
 from delta_rlvr.tasks.templates import LETTERS, Template
-from rlvr_graders.lines import numbered_lines
+from rlvr_graders.lines import each_once, json_value, numbered_lines
 
 _BATCH = 256  # rows of a Parquet file in memory at once: they may be long
 _MOST_OPTIONS = 10  # `grade_choice` reads the letters A to J
@@ -82,6 +93,8 @@ def load_problems(
         for what, words in (("question", fields.question), ("answer", fields.answer)):
             if (torn := _lone_surrogate(str(words))) is not None:
                 raise ValueError(f"{where}: its {what} contains {torn}, which is half of a character: remove it")
+        if not problems and (schema or KNOWN_SETS.get(text, "plain")) == "plain":
+            _tell_chosen(text, row, names or FieldNames())
         name = ids.of(fields.id, fields.question, where)
         prompt, answer, judge = fields.question, fields.answer, fields.grader
         if judge == "math" and grader is not None:
@@ -92,6 +105,10 @@ def load_problems(
             judge = "choice"
         if template is not None and isinstance(prompt, str):
             prompt = template.messages(prompt, options) if chat else template.fill(prompt, options)
+        if problems and isinstance(prompt, str) != isinstance(problems[0].prompt, str):
+            raise ValueError(
+                f"{where}: some rows ask by text and some by messages: chat=true makes all of them messages"
+            )
         meta = {**fields.meta, "question": fields.question}
         if kept is None or kept:
             meta["row"] = {name: row[name] if kept is None or name in kept else None for name in row}
@@ -105,6 +122,14 @@ def load_problems(
     return problems
 
 
+def _tell_chosen(source: str, row: Row, names: FieldNames) -> None:
+    for what, usual in (("question", QUESTION_FIELDS), ("answer", ANSWER_FIELDS)):
+        present = [name for name in usual if row.get(name) is not None]
+        if len(present) > 1 and getattr(names, what) is None:
+            others = f"not {', '.join(present[1:])} ('{source}?{what}=COLUMN' names another)"
+            warnings.warn(f"{source}: the {what} is the column {present[0]}, {others}", stacklevel=2)
+
+
 def data_file(path: Path) -> Path:
     """Return the path; if no such file exists, the path below the folder DELTA_RLVR_DATA. Protocols can so leave out folders."""
     folder = os.environ.get("DELTA_RLVR_DATA")
@@ -113,6 +138,8 @@ def data_file(path: Path) -> Path:
 
 def check_is_data_set(name: str) -> None:
     """Refuse names that cannot be data sets of the hub: files without rows, and paths that do not exist."""
+    if not name:
+        raise ValueError("'' names no file and no data set: give one, or leave the setting out")
     path = Path(name).expanduser()
     if path.is_dir():
         if not any(one.suffix in _DATA_FILES for one in path.rglob("*")):
@@ -137,6 +164,10 @@ def check_is_data_set(name: str) -> None:
 
 def read_rows(path: Path, columns: Collection[str | None] | None = None) -> Iterator[tuple[str, Row]]:
     """Yield (where, row) for each row of a file. Of a Parquet file only `columns` are loaded; the others are None."""
+    if ":/" in str(path) and not path.is_file():
+        raise FileNotFoundError(
+            f"{str(path).replace(':/', '://')}: addresses are not read: download the file, and give its path"
+        )
     if not path.is_file():
         raise FileNotFoundError(
             f"{path}: there is no such file{near_file(path)} (the environment variable DELTA_RLVR_DATA can name its folder)"
@@ -160,10 +191,10 @@ def _read_json(path: Path) -> Iterator[tuple[str, Row]]:
     """Read a list of objects, alone or as the only list in an object; or JSON Lines."""
     text = path.read_text(encoding="utf-8-sig")
     try:
-        rows = json.loads(text)
-    except json.JSONDecodeError as error:
-        if not text.lstrip().startswith("{"):
-            raise ValueError(f"{path}: not JSON ({error.msg} in line {error.lineno})") from error
+        rows = json_value(text, str(path))
+    except ValueError as error:
+        if not text.lstrip().startswith("{") or not isinstance(error.__cause__, json.JSONDecodeError):
+            raise
         yield from _read_json_lines(path)
         return
     if isinstance(rows, dict):
@@ -186,6 +217,7 @@ def _read_csv(path: Path) -> Iterator[tuple[str, Row]]:
     with path.open(newline="", encoding="utf-8-sig") as file:
         rows = csv.DictReader(file)
         heading = (rows.fieldnames or [""])[0]
+        each_once(filter(None, rows.fieldnames or ()), f"{path}, line 1")
         for separator, name in ((";", "semicolons"), ("\t", "tabs")):
             if len(rows.fieldnames or ()) == 1 and separator in heading:
                 raise ValueError(
@@ -207,6 +239,7 @@ def _read_parquet(path: Path, columns: Collection[str | None] | None) -> Iterato
     try:
         file = parquet.ParquetFile(path)
         names, number = file.schema_arrow.names, 0
+        each_once(names, str(path))
         for batch in file.iter_batches(_BATCH, columns=_loaded(names, columns)):
             for row in batch.to_pylist():
                 yield f"{path}, row {number}", dict.fromkeys(names) | row
@@ -225,12 +258,11 @@ def _read_json_lines(path: Path) -> Iterator[tuple[str, Row]]:
     for number, line in numbered_lines(path):
         where = f"{path}, line {number}"
         try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            like_csv = (
-                "; it looks like CSV: name the file so" if number == 1 and "," in line and "{" not in line else ""
-            )
-            raise ValueError(f"{where}: not JSON ({error.msg} at column {error.colno}){like_csv}") from error
+            row = json_value(line, where)
+        except ValueError as error:
+            if number == 1 and "," in line and "{" not in line:
+                raise ValueError(f"{error}; it looks like CSV: name the file so") from error
+            raise
         yield _checked(where, row)
 
 

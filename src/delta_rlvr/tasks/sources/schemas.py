@@ -17,6 +17,7 @@ Row = Mapping[str, Any]
 QUESTION_FIELDS = ("problem", "question", "prompt", "input", "Problem", "Question")
 ANSWER_FIELDS = ("answer", "final_answer", "gold", "ground_truth", "target", "expected_answer", "Answer")
 ID_FIELDS = ("id", "unique_id", "problem_id", "problem_idx", "question_id", "idx", "ID")
+ROLES = ("system", "developer", "user", "assistant", "tool")
 COLUMNS = frozenset(
     {
         *QUESTION_FIELDS,
@@ -214,8 +215,28 @@ def _question(value: Any) -> str | list[dict[str, str]]:
         and value
         and all(isinstance(m, Mapping) and {"role", "content"} <= set(m) for m in value)
     ):
-        return [{"role": str(message["role"]), "content": str(message["content"])} for message in value]
+        messages = [_message(message["role"], message["content"]) for message in value]
+        roles = [message["role"] for message in messages]
+        if "user" not in roles or roles[-1] == "assistant":
+            raise RowError(
+                f"its messages are of {', '.join(roles)}: ask as the user, and leave out what the model is to say"
+            )
+        return messages
     raise RowError("its question is neither text nor a list of chat messages, or is empty")
+
+
+def _message(role: Any, content: Any) -> dict[str, str]:
+    """Return a chat message; parts of text become one text, as `completion_text` reads them."""
+    if role not in ROLES:
+        raise RowError(f"a message has the role {role!r}: give one of {', '.join(ROLES)}")
+    parts = content if isinstance(content, list) else [{"text": content}]
+    if any(not isinstance(part, Mapping) or part.get("type", "text") != "text" for part in parts):
+        raise RowError(f"the {role}'s message has a part that is not text ({str(content)[:60]}): only text is asked")
+    texts = [part.get("text") for part in parts]
+    text = "".join(map(str, texts))
+    if not all(isinstance(one, str) for one in texts) or not text.strip():
+        raise RowError(f"the {role}'s message has the content {str(content)[:60]!r}: give text")
+    return {"role": role, "content": text}
 
 
 def _joined(row: Row, body: str, question: str) -> str:
