@@ -156,8 +156,14 @@ def test_scores_of_trls_own_evaluation_are_kept(tmp_path):
     assert scores == {line["step"]: line["eval_reward"] for line in logged[1:]}
     final = run.info["final"]
     assert final["before"]["accuracy"] == logged[0]["eval_reward"]
-    assert final["after"] == {"accuracy": logged[2]["eval_reward"], "own_reward": True, "step": 4}
+    assert final["after"] == {
+        "accuracy": logged[2]["eval_reward"], "own_reward": True, "metric": "eval_reward", "step": 4
+    }  # fmt: skip
     compared = comparison([run], group_runs([run]))
     assert compared["runs"][0]["after"]["accuracy"] == logged[2]["eval_reward"]
     assert compared["reward_steps"] is None  # not the mean reward over training
-    assert "Held-out reward" in {panel["title"] for panel in panels([run])}
+    assert "TRL eval_reward" in compared["verdict"]
+    assert "on the eval_dataset (step 4)" in compared["verdict"]
+    assert "held-out" not in compared["verdict"]
+    assert "TRL's eval_reward on the eval_dataset: " in (tmp_path / "model" / "README.md").read_text()
+    assert "TRL eval_reward" in {panel["title"] for panel in panels([run])}
