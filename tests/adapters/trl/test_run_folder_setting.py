@@ -1,5 +1,7 @@
 """`DeltaTrainerConfig(run_folder=True)`: all that a script needs for a run folder."""
 
+import json
+import signal
 import sys
 import time
 from pathlib import Path
@@ -123,8 +125,63 @@ def test_it_resumes_in_the_same_folder(tmp_path):
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
-def test_without_a_checkpoint_there_is_nothing_to_resume(tmp_path):
-    with pytest.raises(ValueError, match="has no complete checkpoint"):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_waits_for_the_end_of_the_batch_and_is_no_loss(tmp_path, capsys, number):
+    """Two steps share a rollout batch; the signal comes while the second batch is made."""
+    given = DUE | {"save_steps": 100, "steps_per_generation": 4, "gradient_accumulation_steps": 2, "max_steps": 6}
+    build_real(output_dir=str(tmp_path / "whole"), **given).train()
+    trainer = build_real(output_dir=str(tmp_path / "run"), **given)
+    trainer.observers.append(lambda batch: signal.raise_signal(number) if batch.step == 3 else None)
+    with pytest.raises(KeyboardInterrupt if number == signal.SIGINT else SystemExit) as stopped:
+        trainer.train()
+    assert stopped.value.args == (() if number == signal.SIGINT else (128 + number,))
+    assert signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler)
+    said = capsys.readouterr().err
+    assert "interrupted: checkpoint-4 is kept; trainer.train(resume_from_checkpoint=True) resumes\n" in said
+    info = read_run(tmp_path / "run").info
+    assert (info["status"], info["steps"]) == ("interrupted", 4)
+    build_real(output_dir=str(tmp_path / "run"), **given).train(resume_from_checkpoint=True)
+    expected, resumed = read_run(tmp_path / "whole"), read_run(tmp_path / "run")
+    assert resumed.info["status"] == "finished"
+    assert [line["loss"] for line in resumed.metrics] == [line["loss"] for line in expected.metrics]
+
+
+def test_a_handler_of_the_script_is_left_alone(tmp_path):
+    got = []
+    before = signal.signal(signal.SIGTERM, lambda *_: got.append("SIGTERM"))
+    try:
+        trainer = build_real(output_dir=str(tmp_path), **DUE)
+        trainer.observers.append(lambda batch: signal.raise_signal(signal.SIGTERM) if batch.step == 2 else None)
+        trainer.train()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert got == ["SIGTERM"]
+    assert read_run(tmp_path).info["status"] == "finished"
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again(tmp_path, capsys):
+    trainer = build_real(output_dir=str(tmp_path), **DUE)
+
+    def killed(batch):
+        if batch.step == 2:
+            raise SystemExit
+
+    trainer.observers.append(killed)
+    with pytest.raises(SystemExit):
+        trainer.train()
+    info = read_run(tmp_path).info
+    (tmp_path / "run.json").write_text(json.dumps(info | {"status": "running"}))  # as after kill -9
+    with pytest.raises(RunFolderError, match="resume it, which starts it again"):
+        build_real(output_dir=str(tmp_path), **DUE).train()
+    build_real(output_dir=str(tmp_path), **DUE).train(resume_from_checkpoint=True)
+    run = read_run(tmp_path)
+    assert (run.info["status"], run.info["steps"]) == ("finished", 4)
+    assert [line["step"] for line in run.metrics] == [1, 2, 3, 4]
+    assert "has no complete checkpoint yet: the run starts again" in capsys.readouterr().err
+
+
+def test_without_a_run_there_is_nothing_to_resume(tmp_path):
+    with pytest.raises(ValueError, match="there is no run in"):
         build_real(output_dir=str(tmp_path), run_folder=True).train(resume_from_checkpoint=True)
     assert not (Path(tmp_path) / "run.json").exists()
 

@@ -133,7 +133,8 @@ class DeltaTrainer(GRPOTrainer):
             checkpoint = last_checkpoint(Path(str(self.args.output_dir)))
         elif resume_from_checkpoint:
             checkpoint = Path(resume_from_checkpoint)
-        with checkpoint_named(str(self.args.output_dir)), recorded_script(self, checkpoint):
+        again = resume_from_checkpoint is True
+        with checkpoint_named(str(self.args.output_dir)), recorded_script(self, checkpoint, again=again):
             return super().train(str(checkpoint) if checkpoint else None, *args, **kwargs)
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
