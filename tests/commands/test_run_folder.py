@@ -183,6 +183,8 @@ def test_run_json_and_scores(finished):
     assert (info["status"], info["steps"], info["steps_planned"]) == ("finished", 4, 4)
     assert info["rule"]["lambda_max"] == 1.2
     assert info["settings"]["num_generations"] == 4
+    # They stand in max_steps, output_dir and task.
+    assert info["settings"].keys().isdisjoint({"steps", "output", "template", "template_text", "extract"})
     assert {"python", "torch", "trl", "delta_rlvr"} <= info["versions"].keys()
     for when in ("before", "after"):
         stored = EvaluationResult.load(folder / "evaluations" / f"heldout_{when}.json").summary()

@@ -13,6 +13,7 @@ from delta_rlvr.report.comparison import comparison
 from delta_rlvr.report.discriminator import overlap, step_view, summary
 from delta_rlvr.report.dynamics import POINTS, columns, notes, panels
 from delta_rlvr.report.groups import compare_settings, group_runs, run_labels, without_repeats
+from delta_rlvr.report.page import _title
 from delta_rlvr.report.shading import nice
 from delta_rlvr.report.tokenview import token_view
 from delta_rlvr.runs import RunDescription, RunWriter, TokenSums, read_run
@@ -39,6 +40,11 @@ def scored_runs(folder, scores):
         for method, values in scores.items()
         for seed, after in values
     ]
+
+
+def test_the_title_names_a_task_without_its_prompt(tmp_path):
+    run = bare_run(tmp_path, task="data/problems.jsonl?template_text=%7Bquestion%7D%0A")
+    assert _title([run]) == "delta · seed 0 on data/problems.jsonl"
 
 
 class TestGroups:

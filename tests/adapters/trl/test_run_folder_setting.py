@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 from delta_rlvr.adapters.metrics import MAIN_METRICS, PREFIX
 from delta_rlvr.adapters.trl.recorded import _write_page
+from delta_rlvr.adapters.trl.run_folder import _NAMES
 from delta_rlvr.credit import stream
 from delta_rlvr.credit.diagnostics import diagnose
 from delta_rlvr.report.comparison import comparison
@@ -197,6 +198,16 @@ def test_steps_between_two_lines_of_metrics_count(tmp_path):
 def test_without_the_setting_there_is_no_folder(tmp_path):
     build_real(output_dir=str(tmp_path), max_steps=1).train()
     assert not list(tmp_path.iterdir())
+
+
+def test_the_page_has_trls_names(tmp_path):
+    page = (Path(__file__).parents[3] / "docs" / "run_schema.md").read_text()
+    table = page.partition("### In a tracker")[2].partition("\n## ")[0]
+    assert [theirs for ours, theirs in _NAMES.items() if theirs != ours and f"`{theirs}`" not in table] == []
+    trainer = build_real(output_dir=str(tmp_path), **DUE)
+    trainer.train()
+    for line in (one for one in trainer.state.log_history if "loss" in one):
+        assert line["credit/signal_groups"] == pytest.approx(1 - line["frac_reward_zero_std"])
 
 
 def test_scores_of_trls_own_evaluation_are_kept(tmp_path):
