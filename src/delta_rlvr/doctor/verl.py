@@ -64,11 +64,11 @@ def _launched(path: Path, lines: list[str]) -> list[str]:
     values: dict[str, str] = dict(os.environ)
     unknown: list[str] = []
 
-    def value(found: re.Match[str]) -> str:
-        name = found[1] or found[2]
-        known = values.get(name) or found[3]
+    def value(variable: re.Match[str]) -> str:
+        name = variable[1] or variable[2]
+        known = values.get(name) or variable[3]
         if known is None:
-            unknown.append(found[0])
+            unknown.append(variable[0])
         return known or ""
 
     for line in script.splitlines():
