@@ -244,6 +244,7 @@ def test_a_check_says_what_the_weights_come_to(capsys, tmp_path):
     for settings, said in (
         ("size=0", "mean 0, standard deviation 0.\nwarning: every weight is 0: nothing is learnt"),
         ("size=1&slope=0.001", "warning: the weights hardly differ from each other: in effect, this is DAPO\n"),
+        ("size=33.55", "their mean is about 33.55, which scales the loss"),
         ("size=1000", "their mean is about 1000, which scales the loss"),
     ):
         assert main(["methods", f"{file}:Same?{settings}", "--check"]) == 0

@@ -21,3 +21,9 @@ def test_weights_that_do_not_do_what_they_look_like(mean, std, said):
         assert weights_in_effect(mean, std) is None
     else:
         assert said in weights_in_effect(mean, std)
+
+
+def test_digits_beside_a_number_that_is_shown():
+    """`methods --check` printed a mean of 33.55, and "about 30" in the line below."""
+    assert "their mean is about 30," in weights_in_effect(33.55, 20.0)
+    assert "their mean is about 33.55," in weights_in_effect(33.55, 20.0, digits=4)

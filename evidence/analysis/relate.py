@@ -20,7 +20,7 @@ from scipy.stats import spearmanr
 MEASURES = {
     "cosine": "cosine to the oracle's update",
     "gain": "gain of the update",
-    "aim": "aim of the update",
+    "aim": "cosine of the mean update",
     "right_auroc": "AUROC, right",
     "wrong_auroc": "AUROC, wrong",
 }

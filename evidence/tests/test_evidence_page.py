@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from delta_evidence.page.studies import read_studies, short_task
+from delta_evidence.page.studies import kept_studies, read_studies, short_task
 from delta_evidence.page.text import fill, pages, wrapped
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +58,18 @@ def test_every_kept_study_with_a_primary_is_listed() -> None:
         if json.loads(path.read_text())["protocol"].get("primary"):
             declared.add(str(path.parent.relative_to(EVIDENCE / "results")))
     assert declared <= listed
+
+
+def test_every_kept_study_is_told_of_and_its_pairs_counted(made: dict[Path, str]) -> None:
+    """The page said that all that ran had declared a comparison; it had 55 pairs of DelTA where the leaderboard has 61."""
+    text = made[ROOT / "docs" / "evidence.md"]
+    told, _, _ = text.partition("## What was declared")[2].partition("## Every pair")
+    for study in kept_studies(EVIDENCE):
+        assert any(f"`{name}`" in told for name in (study.name, study.name.partition("/")[0])), study.name
+    board = (ROOT / "docs" / "leaderboard.md").read_text().partition("lr 1e-5**")[2]
+    pairs = next(line for line in board.splitlines() if line.startswith("| `delta` |")).split("|")[-2]
+    here = next(line for line in text.splitlines() if line.startswith("| SmolLM2-135M, lr 1e-5 |")).split("|")[2]
+    assert f"but the {int(pairs) - int(here)} of pilots" in " ".join(text.split())
 
 
 def test_a_row_by_an_independent_loop() -> None:

@@ -171,7 +171,7 @@ def test_time_that_is_up_ends_with_a_checkpoint(
     monkeypatch.setattr(StackedTraining, "batch", batch_and_count)
     # The first stack has 4 batches: the time is up in the second one's third.
     monkeypatch.setattr(Stop, "due", lambda self, needed=0.0: len(done) >= 7)
-    assert main(study_command(written, tmp_path, "--seconds", "1000")) == 0
+    assert main(study_command(written, tmp_path, "--seconds", "1000")) == 3
     assert "stopped with 2 runs to go" in capsys.readouterr().out
     monkeypatch.undo()
     assert list((tmp_path / "stacks").glob("*.pt"))

@@ -110,7 +110,7 @@ def test_faster_learning_on_smollm2_by_an_independent_loop() -> None:
     assert table.primary.difference is not None
     assert table.primary.difference.mean == pytest.approx(statistics.fmean(gaps))
     assert table.primary.p_paired == pytest.approx(p)
-    assert "accuracy over training, 12 paired seeds: +1.2 points (+0.2 to +2.1), p = 0.018" in sentences(table)[0]
+    assert "accuracy over training, 12 pairs: +1.2 points (+0.2 to +2.1), p = 0.018" in sentences(table)[0]
 
 
 def test_curves_are_means_over_a_window() -> None:

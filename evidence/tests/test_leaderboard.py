@@ -40,16 +40,16 @@ def test_pairs_by_hand(tmp_path: Path) -> None:
     study(tmp_path, "two", runs)  # the same runs again count once
     study(tmp_path, "deep/er", [("dapo", 7, 0.5, 0.5), ("grpo", 7, 0.5, 0.5)])
     board = leaderboard(tmp_path)
-    assert board.columns == ["bundled policy"]
+    assert board.columns == ["bundled policy, steps 2"]
     assert [row.method for row in board.rows] == ["delta", "grpo"]
     row = board.rows[0]
-    assert len(row.learning["bundled policy"]) == 2
-    assert row.over_training("bundled policy").mean == pytest.approx(0.02)
-    assert row.at_the_end("bundled policy") == pytest.approx(-0.05)
-    # Student's t with one degree of freedom: 12.706 times the standard error, 1 point.
+    assert len(row.learning["bundled policy, steps 2"]) == 2
+    assert row.over_training("bundled policy, steps 2").mean == pytest.approx(0.02)
+    assert row.at_the_end("bundled policy, steps 2") == pytest.approx(-0.05)
+    # Two pairs have no interval.
     assert markdown(board) == (
-        "## Tiny policies\n\n**bundled policy**\n\n| method | over training | at the end | pairs |\n|---|---|---|---|\n"
-        "| `delta` | +2.0 (-10.7 to +14.7) | -5.0 | 2 |\n"
+        "## Tiny policies\n\n**bundled policy, steps 2**\n\n| method | over training | at the end | pairs |\n|---|---|---|---|\n"
+        "| `delta` | +2.0 | -5.0 | 2 |\n"
         "| `grpo` | +0.0 | +0.0 | 1 |\n"
     )
     assert board.left_out == [
@@ -104,17 +104,31 @@ def test_other_settings_are_other_columns(tmp_path: Path) -> None:
     own = {"delta": {"learning_rate": 1e-4}, "penalised": {"method": "dapo", "entropy_bonus": -0.1}}
     study(tmp_path, "four", mixed, model="folder/large.gguf", arm_settings=own)
     board = leaderboard(tmp_path)
-    assert board.real == ["large.gguf, lr own (four)", "large.gguf"]
+    assert board.real == ["large.gguf, steps 2, lr by arm (four)", "large.gguf, steps 2"]
     assert board.tiny == ["bundled policy, steps 2", "bundled policy, steps 4"]
     assert [row.method for row in board.rows] == ["delta", "penalised (dapo)"]
     assert {column: len(pairs) for column, pairs in board.rows[0].learning.items()} == dict.fromkeys(board.columns, 1)
     headings = [line for line in markdown(board).splitlines() if line.startswith(("#", "*"))]
     assert headings == [
         "## Language models",
-        *("**large.gguf, lr own (four)**", "**large.gguf**"),
+        *("**large.gguf, steps 2, lr by arm (four)**", "**large.gguf, steps 2**"),
         "## Tiny policies",
         *("**bundled policy, steps 2**", "**bundled policy, steps 4**"),
     ]
+
+
+def test_a_users_own_study_is_named_by_what_it_had(tmp_path: Path) -> None:
+    """It was "lr own" where every arm had the default rate, its 12 steps were not named, and greedy scores decided it."""
+    runs = [("dapo", 0, 0.5, 0.6), ("delta", 0, 0.6, 0.6)]
+    usual, twice = ({arm: {"learning_rate": rate} for arm in ("dapo", "delta")} for rate in (5e-4, 1e-3))
+    training = {"steps": 12, "prompts": 8}
+    primary = {"arm": "delta", "task": "sums", "end_point": {"temperature": 0}}
+    study(tmp_path, "small", runs, arm_settings=usual, training=training, primary=primary)
+    text = markdown(leaderboard(tmp_path / "small"))
+    assert "**bundled policy, steps 12, prompts 8**" in text
+    assert "`small` is decided by greedy scores (its table.md)." in text
+    study(tmp_path, "other", runs, arm_settings=twice)
+    assert "**bundled policy, steps 2, lr 0.001**" in markdown(leaderboard(tmp_path / "other"))
 
 
 def test_the_largest_gain_comes_first(tmp_path: Path) -> None:

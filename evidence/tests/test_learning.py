@@ -389,6 +389,12 @@ def test_mistakes_are_named(tmp_path: Path, change: str, words: str) -> None:
         read_protocols(write(tmp_path, **yaml.safe_load(change)))
 
 
+def test_only_keys_that_can_be_written_are_listed(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no setting arm_settings; there are name, question") as raised:
+        read_protocols(write(tmp_path, arm_settings={}))
+    assert "arm_settings" not in str(raised.value).partition("; there are ")[2]
+
+
 def test_numbers_may_be_written_without_a_point(tmp_path: Path) -> None:
     place = write(tmp_path)
     place.write_text(
@@ -541,7 +547,7 @@ def test_the_end_point_is_what_the_primary_comparison_is_on(tmp_path: Path) -> N
     assert over_training.difference.mean == pytest.approx(0.2)  # type: ignore[union-attr]
     assert over_training.p_holm is None
     assert table.tasks[0].columns[0].rows[1].p_holm is not None  # held-out is now one of the others
-    assert "accuracy over training, 3 paired seeds: +20.0 points" in sentences(table)[0]
+    assert "accuracy over training, 3 pairs: +20.0 points" in sentences(table)[0]
     assert "| +20.0 | 0.250 | primary |" in markdown(table)
     assert table.as_dict()["primary"]["end_point"] == "accuracy over training"
     # Means over five batches reach 0.5 in batch 4 (0.4 + 3 x 0.8 over 5: 0.56) for delta, for dapo in batch 6 (0.4 + 3 x 0.8 over 5),
@@ -549,7 +555,7 @@ def test_the_end_point_is_what_the_primary_comparison_is_on(tmp_path: Path) -> N
     table, batches = primary({"batches_to": 0.5})
     assert batches.difference.mean == pytest.approx(-2.0)  # type: ignore[union-attr]
     assert [row.mean for row in table.tasks[0].columns[2].rows] == [6.0, 4.0, 9.0]
-    assert "rollout batches to 50 %, 3 paired seeds: -2.0 batches" in sentences(table)[0]
+    assert "rollout batches to 50 %, 3 pairs: -2.0 batches" in sentences(table)[0]
 
 
 def test_scores_during_training_have_columns_of_their_own(tmp_path: Path) -> None:
@@ -579,7 +585,7 @@ def test_scores_during_training_have_columns_of_their_own(tmp_path: Path) -> Non
     means = [column.rows[1].difference.mean for column in table.tasks[0].columns]  # type: ignore[union-attr]
     assert means == pytest.approx([0, 0, 0.055, 0, 0, 0.11])
     assert table.primary is table.tasks[0].columns[2].rows[1]
-    assert "held-out accuracy over training, greedy, 3 paired seeds: +5.5 points" in sentences(table)[0]
+    assert "held-out accuracy over training, greedy, 3 pairs: +5.5 points" in sentences(table)[0]
     assert Outcome.from_dict(json.loads(json.dumps(found[3].as_dict()))) == found[3]
 
 
@@ -623,6 +629,65 @@ def test_the_best_rate_of_each_method_by_hand(tmp_path: Path, monkeypatch: Any, 
     assert "dapo: best at 4" in capsys.readouterr().err
 
 
+def test_an_unfinished_study_decides_nothing_and_names_what_ran(tmp_path: Path) -> None:
+    """Half of a study named a task without a run, called pairs of two tasks seeds, and had intervals of two pairs."""
+    tasks = ["phrased-sums", "late-error"]
+    declared = primary_on(tasks, "over_training")
+    protocol = protocol_of(tmp_path, tasks=tasks, arms={"dapo": 2, "delta": 2}, primary=declared)
+    found = [
+        outcome(arm, seed, 0.5, 0.4 + (arm == "delta") * (0.01 + 0.001 * seed), task)
+        for task in tasks
+        for arm in protocol.arms
+        for seed in range(2)
+    ]
+    said = sentences(study_table(protocol, found[:4]))
+    assert said[0].startswith("Unfinished: 4 of 8 runs are there. Decide nothing")
+    assert said[1].startswith(
+        "Primary comparison: delta against dapo on phrased-sums, accuracy over training, 2 pairs: +1.1"
+    )
+    assert "take 6 or more" in said[1]
+    table = study_table(protocol, found)
+    said = sentences(table)
+    assert said[0].startswith("Primary comparison: delta against dapo on phrased-sums, late-error,")
+    assert "4 pairs: +1.1 points, p = 0.125: so few pairs" in said[0]
+    assert "| +1.1 | 0.500 | 1.000 |" in markdown(table)
+    # What a retired arm planned cannot be made any more.
+    retired = replace(protocol, arms={**protocol.arms, "gone": 2}, retired={"gone": "patched"})
+    assert study_table(retired, found).missing == 0
+
+
+def test_arms_differ_by_the_paired_test(tmp_path: Path) -> None:
+    """An arm that was ahead on every seed, p = 0.03 by its pairs, was said not to differ by an unpaired test."""
+    arms = {"dapo": 8, "delta": 8, "grpo": 5, "sapo": 2}
+    # The seeds differ by 10 points, the arms by one: paired 2/256 (Holm: twice that), unpaired far from it. Of delta's gains, 0.65 to
+    # 1.35 points, the interval is 2.365 x 0.245 / sqrt(8) = 0.2 to either side.
+    found = [
+        outcome(arm, seed, 0.3 + 0.1 * seed, 0.2 + 0.1 * seed + gain + spread * (seed - 3.5))
+        for arm, gain, spread in (("dapo", 0.0, 0.0), ("delta", 0.01, 0.001), ("grpo", -0.1, 0.0))
+        for seed in range(arms[arm])
+    ]
+    found += [replace(outcome("sapo", seed, 0.0, 0.1), after=None, diverged=1) for seed in range(2)]
+    said = sentences(study_table(protocol_of(tmp_path, arms=arms), found))
+    assert said[1] == (
+        "phrased-sums, accuracy over training: arms that differ from dapo at the 5 % level (sign flips over pairs, Holm over "
+        "2 comparisons): delta +1.0 (+0.8 to +1.2). Fewer than 6 pairs, which cannot show it: grpo."
+    )
+    few = [one for one in found if one.run.seed < 5]
+    assert sentences(study_table(protocol_of(tmp_path, arms=arms), few))[2].endswith(
+        "none; so few pairs cannot show any."
+    )
+
+
+def test_the_start_is_named_with_its_temperature(tmp_path: Path, capsys: Any) -> None:
+    """A table of greedy scores had the score at T = 1 before training in its title."""
+    training = TINY["training"] | {"temperature": 0.9}
+    place = write(tmp_path, training=training)
+    Study(read_protocols(place)[0], tmp_path / "out")._keep([outcome("dapo", 0, 0.4, 0.4)])
+    assert main(["study", str(place), "--output", str(tmp_path / "out"), "--table"]) == 0
+    assert "held-out before training, at T = 0.9: 30.0 %" in " ".join(capsys.readouterr().out.split())
+    assert "**phrased-sums** (held-out before training, at T = 0.9: 30.0 %)" in (tmp_path / "out/table.md").read_text()
+
+
 def test_one_test_over_several_tasks(tmp_path: Path) -> None:
     tasks = ["phrased-sums", "late-error"]
     declared = primary_on(tasks, "over_training")
@@ -639,7 +704,7 @@ def test_one_test_over_several_tasks(tmp_path: Path) -> None:
     assert table.primary.pairs == 6
     assert table.primary.p_paired == pytest.approx(2 / 64)
     assert [task.columns[1].rows[1].p_holm for task in table.tasks] == pytest.approx([0.5, 0.5])
-    assert "on phrased-sums, late-error, accuracy over training, 6 paired seeds: +1.1 points" in sentences(table)[0]
+    assert "on phrased-sums, late-error, accuracy over training, 6 pairs: +1.1 points" in sentences(table)[0]
 
 
 def test_runs_that_diverged_are_counted_and_left_out() -> None:

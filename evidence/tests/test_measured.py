@@ -467,7 +467,7 @@ def test_the_command_goes_on_and_gives_the_same_tables(tmp_path, capsys):
     told = capsys.readouterr().out
     assert "gain" in told
     assert "seconds: " in told
-    assert main([*given, torn, "--seconds", "0.001"]) == 0
+    assert main([*given, torn, "--seconds", "0.001"]) == 3
     assert "stopped before all was measured" in capsys.readouterr().out
     # Killed while the third piece of the continuations is written, then between the updates of two batches.
     killed("delta_evidence.measured.measure:write_json", 2, [*given, torn])

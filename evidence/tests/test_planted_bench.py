@@ -11,6 +11,7 @@ import pytest
 
 from delta_evidence.bench import PlannedBatch
 from delta_evidence.commands.planted_display import sentences
+from delta_evidence.planted.bench import CreditBench
 from delta_evidence.planted.figure import bench_figure
 from delta_evidence.planted.policies import Continuation, is_variant, make_variant, told_solutions
 from delta_evidence.planted.settings import PlantedSettings
@@ -86,6 +87,7 @@ def test_a_lost_batch_is_measured_again_and_alike(bench, capsys):
     [
         (["--seed", "1"], "seed was 0 and is now 1"),
         (["--methods", "delta"], "methods was"),
+        (["--methods", "delta,fipo,entropy"], "measure all anew into another --output"),
         (["--methods", "detla"], "did you mean"),
         (["--tasks", "phrased-sums,phrased-sums"], "one comes twice"),
         (["--group", "1"], "--group 1"),
@@ -97,6 +99,16 @@ def test_a_lost_batch_is_measured_again_and_alike(bench, capsys):
 def test_mistakes_are_told_before_anything_runs(bench, given, told, capsys):
     assert main(["credit-bench", *TINY, *given, "--output", str(bench)]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_an_interrupted_benchmark_says_how_to_go_on(tmp_path, monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(CreditBench, "measure_and_keep", interrupted)
+    assert main(["credit-bench", *TINY, "--output", str(tmp_path)]) == 130
+    said = capsys.readouterr().err
+    assert f"interrupted; batches so far are kept in {tmp_path}; the same command resumes" in said
 
 
 # ------------------------------------------------------------------ tables by hand

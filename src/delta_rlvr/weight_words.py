@@ -13,11 +13,11 @@ def hardly_differ(mean: float, std: float) -> bool:
     return std < HARDLY * mean or mean == std == 0
 
 
-def weights_in_effect(mean: float, std: float) -> str | None:
-    """Return a warning, or None. Its numbers are rounded, so that it stays the same from step to step."""
+def weights_in_effect(mean: float, std: float, digits: int = 1) -> str | None:
+    """Return a warning, or None. Its numbers are rounded to so many digits; to one, so that it stays the same from step to step."""
     if mean == 0:
         return "every weight is 0: nothing is learnt"
-    size = f"{float(f'{mean:.1g}'):g}"
+    size = f"{float(f'{mean:.{digits}g}'):g}"
     scaled = None
     if not 1 / FAR <= mean <= FAR:
         scaled = f"their mean is about {size}, which scales the loss: divide by the mean, unless that is meant"

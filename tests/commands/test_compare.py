@@ -96,6 +96,7 @@ def test_interrupted_and_started_again(tmp_path, with_what):
     assert "cannot come below p = " in told
     stored = json.loads((folder / "comparison.json").read_text())
     assert [row["method"] for row in stored["rows"]] == ["dapo", "delta"]
+    assert stored["rows"][1]["difference"] | {"low": None, "high": None} == stored["rows"][1]["difference"]
     for method in ("dapo", "delta"):
         finals = [run_info(folder / f"{method}-seed{42 + s}")["final"]["after"]["accuracy"] for s in range(seeds)]
         assert stored["scores"][method] == finals
@@ -227,7 +228,7 @@ def test_the_best_rate_and_the_edge_of_the_grid(scores, rate, edge):
     assert (tuned.rate, tuned.edge) == (rate, edge)
     words = tuned_sentence([tuned], [45, 46], "sampled held-out accuracy")
     assert (
-        "the best of 1e-4, 2e-4, 4e-4 by sampled held-out accuracy on seeds 45 to 46, which the comparison does not use: "
+        "the best of 1e-4, 2e-4, 4e-4 by sampled held-out accuracy on seeds 45 to 46: "
         f"delta {rate_text(rate)}." in words
     )
     assert words.endswith(f"The best rate of every method is the {edge} of the grid: widen it.") == bool(edge)

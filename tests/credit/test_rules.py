@@ -10,7 +10,7 @@ import torch
 from credit_batches import make_batch
 from delta_rlvr import CreditStream, Delta, TokenRule, credit_record
 from delta_rlvr.credit import CreditRecord, RuleError
-from delta_rlvr.credit.pieces import range_weights, surprise
+from delta_rlvr.credit.pieces import mean_one, range_weights, surprise
 from delta_rlvr.credit.rule import NEEDS, check_needs
 from delta_rlvr.objectives import all_methods
 from delta_rlvr.testing import RuleBroken, check_rule
@@ -160,6 +160,13 @@ def test_every_rule_of_ours_passes(name):
         (rule()(lambda b: b.ones() * (b.side.double().sum() - b.side.double().sum() + 1) / (b.side != 0).any()), "inf"),
         (rule()(lambda b: b.ones() / b.lengths.min()), "inf"),
         (rule()(lambda b: b.ones()[1:]), "gave shape"),
+        # What cannot be normalised is not taken for DAPO.
+        (
+            rule(("logps",))(lambda b: mean_one(b, torch.where(b.logps == b.logps.min(), torch.nan, -b.logps))),
+            "weight nan to",
+        ),
+        (rule(("logps",))(lambda b: mean_one(b, b.logps)), r"weight -\d\S+ to token 0 of row 0"),
+        (rule(("logps",))(lambda b: mean_one(b, b.logps - b.total(b.logps) / b.token_count)), "weight -"),
         (rule()(lambda b: b.ones() * next(CALLS)), "depends on the number of calls: .* 1 and then 2"),
         (
             rule()(lambda b: int("no number")),

@@ -130,6 +130,18 @@ def test_few_pairs_show_their_differences_and_no_interval():
     assert student_interval(DAPO[:4]) is None
 
 
+def test_below_five_seeds_there_is_no_interval_and_files_say_so():
+    """A study printed -91.5 to +107.1 for two pairs; in comparison.json both ends were the mean."""
+    for scores in (by_seed(dapo=DAPO[:4], delta=DELTA[:4]), by_seed(dapo=DAPO) | by_seed(9, delta=DELTA[:4])):
+        row = compare_seeds(scores, "dapo")[1]
+        assert " to " not in gap_text(row.difference)
+        assert (row.as_dict()["difference"]["low"], row.as_dict()["difference"]["high"]) == (None, None)
+        assert row.as_dict()["difference"]["mean"] == row.difference.mean
+    baseline, row = compare_seeds(by_seed(dapo=DAPO[:5], delta=DELTA[:5]), "dapo")
+    assert row.as_dict()["difference"]["low"] == row.difference.low < row.difference.mean
+    assert baseline.as_dict()["difference"] is None
+
+
 def test_what_enough_seeds_tell():
     told = seed_table(by_seed(dapo=DAPO, delta=DELTA)).sentence
     assert told.startswith(
@@ -174,7 +186,7 @@ def test_how_many_seeds_would_tell():
 def test_a_comparison_that_stands_alone():
     rows = compare_seeds(by_seed(dapo=DAPO, delta=DELTA, grpo=GRPO), "dapo")
     assert paired_sentence(rows[1], "dapo") == (
-        "delta against dapo, 6 paired seeds: +5.3 points (+3.5 to +7.2), p = 0.031: more than seed-to-seed variation explains."
+        "delta against dapo, 6 pairs: +5.3 points (+3.5 to +7.2), p = 0.031: more than seed-to-seed variation explains."
     )
     assert "p = 1.000: indistinguishable from seed-to-seed variation. A true difference of" in paired_sentence(
         rows[2], "dapo"

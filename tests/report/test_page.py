@@ -62,6 +62,30 @@ def test_nothing_can_be_loaded_or_run_from_within(browser, report):
     assert outcome == [None, "connect-src", "img-src", "script-src-elem"]
 
 
+def test_a_picture_or_a_print_of_the_page_has_everything(browser, report):
+    """A browser that draws no frames, as some that take pictures, showed plain tokens and nothing below them."""
+    page = browser.new_page()
+    page.add_init_script(
+        "window.requestAnimationFrame = () => 0;"
+        "window.IntersectionObserver = class { observe() {} disconnect() {} unobserve() {} };"
+    )
+    page.goto(report.as_uri())
+    page.evaluate(
+        """async () => {
+          const ready = () => document.documentElement.dataset.ready;
+          for (let n = 0; n < 500 && !ready(); n++) await new Promise((resolve) => setTimeout(resolve, 20));
+        }"""
+    )
+    assert page.locator("section.drawn").count() == page.locator("section").count() > 3
+    shaded = page.locator(".response-text").evaluate_all(
+        "all => all.map((one) => one.querySelectorAll('.t').length > 0)"
+    )
+    assert shaded and all(shaded[:8])
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator(".block").evaluate_all("all => all.every((one) => one.querySelector('.t'))")
+    page.close()
+
+
 def test_step_and_prompt_choose_what_is_shown(browser, report, stored):
     last = max(stored)
     with opened(browser, report) as page:

@@ -101,7 +101,8 @@ class Bench(Generic[S]):
             ]
             if other:
                 raise ValueError(
-                    f"{self.folder} has batches of other settings ({'; '.join(other)}): use those, or give another --output"
+                    f"{self.folder} has batches of other settings ({'; '.join(other)}): use those, or measure all anew into "
+                    "another --output"
                 )
         write_json(path, now)
 

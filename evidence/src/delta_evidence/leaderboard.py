@@ -40,6 +40,8 @@ _BY = "wrong_auroc"
 """What the planted table is sorted by."""
 REAL, TINY, PLANTED = "Language models", "Tiny policies", "Where the credit lands"
 """Headings."""
+BY_ARM = "by arm"
+"""In place of a learning rate: arms have rates of their own."""
 _GONE = "no method of this version"
 PairKey = tuple[str, int, tuple[float, float]]
 
@@ -88,6 +90,8 @@ class Leaderboard:
     """The columns of policies that were made for their tasks."""
     published: Mapping[str, Mapping[PairKey, float]]
     """By column: DelTA's difference over training, by task, seed and DAPO's run."""
+    decided_at: Mapping[str, Mapping[str, float]]
+    """By column: studies whose primary end point no table has, with its temperature."""
     left_out: list[str]
     """What the folder holds and the tables do not, and why."""
 
@@ -151,7 +155,12 @@ def leaderboard(folder: Path) -> Leaderboard:
     models = [*MODELS.values(), *sorted({study.model for study in studies} - set(MODELS.values()))]
     ordered = sorted(pairs, key=lambda column: (models.index(columns[column][0].model), -pairs[column], column))
     tiny = [column for column in ordered if any(study.tiny for study in columns[column])]
-    return Leaderboard(sorted(rows.values(), key=lambda one: one.method), ordered, tiny, published, left_out)
+    decided_at = {
+        column: {study.name: study.decided_at for study in kept if study.decided_at is not None}
+        for column, kept in columns.items()
+    }
+    by_name = sorted(rows.values(), key=lambda one: one.method)
+    return Leaderboard(by_name, ordered, tiny, published, decided_at, left_out)
 
 
 class _Study:
@@ -169,9 +178,13 @@ class _Study:
         settings = asdict(TrainingSettings(**self._protocol["training"]))
         settings = {key: value for key, value in settings.items() if key not in ("max_tokens", "continuations")}
         self.settings = {**settings, "reward_noise": self._protocol["reward_noise"]}
-        if any(one.get("learning_rate") for one in self._arms.values()):
-            self.settings["learning_rate"] = f"own ({self.name})"
         self._runs = read_outcomes(folder)
+        usual = self.settings["learning_rate"]
+        rates = {self._arms.get(arm, {}).get("learning_rate") or usual for arm in {one.run.arm for one in self._runs}}
+        self.settings["learning_rate"] = rates.pop() if len(rates) == 1 else f"{BY_ARM} ({self.name})"
+        end_point = (self._protocol.get("primary") or {}).get("end_point")
+        self.decided_at: float | None = end_point.get("temperature") if isinstance(end_point, dict) else None
+        """The temperature of the held-out scores that the study is decided by, where it is by those and not by what tables have."""
         self._finished = {(one.run.arm, one.run.task, one.run.seed): one for one in self._runs if one.after is not None}
         self.tiny = self._protocol["model"] == "builtin" or all(
             one.run.task.partition("?")[0] in BUILT_IN for one in self._runs
@@ -218,16 +231,13 @@ def _scores(one: Outcome) -> tuple[float, float]:
 
 
 def _columns(studies: Sequence[_Study]) -> dict[str, list[_Study]]:
-    """The studies of each column: a model, and those settings that other columns of it have otherwise and that are no defaults."""
+    """The studies of each column: a model, and those settings that are no defaults."""
     usual = {**asdict(TrainingSettings()), "reward_noise": 0.0}
     words = {"learning_rate": "lr", "max_grad_norm": "clip", "reward_noise": "noise"}
     columns: dict[str, list[_Study]] = {}
     for study in studies:
-        others = [one.settings for one in studies if one.model == study.model]
         apart = [
-            f"{words.get(name, name)} {_rate(value)}"
-            for name, value in study.settings.items()
-            if value != usual[name] and (str(value).startswith("own") or any(one[name] != value for one in others))
+            f"{words.get(name, name)} {_rate(value)}" for name, value in study.settings.items() if value != usual[name]
         ]
         columns.setdefault(", ".join([study.model, *apart]), []).append(study)
     return columns
@@ -292,7 +302,11 @@ def _learned(board: Leaderboard, column: str) -> str:
         "at the end": [f"{100 * row.at_the_end(column):+.1f}" for row in rows],
         "pairs": [str(len(row.learning[column])) for row in rows],
     }
-    return f"**{column}**\n\n{markdown_table(list(shown), zip(*shown.values(), strict=True))}"
+    parts = [f"**{column}**", markdown_table(list(shown), zip(*shown.values(), strict=True))]
+    for study, at in board.decided_at[column].items():
+        how = "greedy scores" if at == 0 else f"scores at T = {at:g}"
+        parts.append(f"`{study}` is decided by {how} (its table.md).")
+    return "\n\n".join(parts)
 
 
 def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

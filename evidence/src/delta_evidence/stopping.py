@@ -9,6 +9,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Self
 
+from delta_rlvr.exit_codes import ExitCode
+
 
 class Stopped(Exception):
     """The study ends here. What was trained so far is in its checkpoint."""
@@ -32,6 +34,12 @@ class Stop:
     def due(self, needed: float = 0.0) -> bool:
         """Whether to stop now, as a signal came or `needed` more seconds would be too many."""
         return self.signal is not None or (self._end is not None and time.monotonic() + needed > self._end)
+
+    def exit_code(self, done: bool) -> int:
+        """Of a command that ended by itself: by the signal that came, or by whether all was `done`."""
+        if self.signal is not None:
+            return 128 + self.signal
+        return ExitCode.DONE if done else ExitCode.INCOMPLETE
 
     def check(self, needed: float = 0.0) -> None:
         """Stop here where that is due."""

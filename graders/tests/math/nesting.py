@@ -34,7 +34,10 @@ x\in @   @\le 1   x\ne @   @\cup(1,2)   (0,1)\cup @   @\cap\{1\}   @\setminus\{1
 @\approx 1   @\Rightarrow @   @ cm   @\text{ million}   \$@   @\text{ is the answer}   \text{The answer is }@
 (\text{since }@)   @(\approx 1)   1.@   0.\overline{@}   @_{8}   1,000@   @\dots   @\text{ where }x=@   x\text{ is at least }@
 @\text{ if }x>0, 1\text{ if }x<0   n\text{ is even}@   @, x\ne @   \sum_{k=1}^{\infty} @   A(@,@)   x_1=@, x_2=1
-x=@, y=1\text{ or }x=1, y=@   \forall @   \angle @   @\quad=@
+C_5^{@}   C_{@}^2   {}_5C_2 @   @\text{ since }@   [@]   \sin 2(@)   \sum_{n=0}^\infty @   @+@+@+\dots   \text{mean }@, r=@
+\text{odd }@   \text{all integers }n > @   \text{@}_{16}   (A)(@)   \text{local maximum }@\text{ at }@
+x=@, y=1\text{ or }x=1, y=@   \forall @   \angle @   @\quad=@   \ce{@}   C(@)_{2}   [@]^{2+}   @\to @   @ (one dozen)
+@\text{ if }n\text{ is odd and }@\text{ otherwise}   (@,1) \text{ m/s}
 """
 CONSTRUCTS = re.split(r"\n|   ", _TABLE.strip())
 CORES = ["1", "x", "h", "\\sqrt{2}", "\\{1,2\\}", "1,000", "f", "AB", "(1,2)"]

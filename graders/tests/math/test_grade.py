@@ -75,6 +75,14 @@ def test_a_verdict_says_why() -> None:
     assert unreadable.failed, "no response can be right: the data set needs a look"
 
 
+def test_a_reference_may_carry_the_mark_of_gsm8k() -> None:
+    for reference in ("#### 1,080", "He has 27 * 40 = <<27*40=1080>>1080 of them.\n#### 1,080"):
+        assert grade_math(r"\boxed{1080}", reference).score == 1.0
+        assert grade_math(r"\boxed{27}", reference).score == 0.0
+    with pytest.raises(ValueError, match="is empty"):
+        grade_math(r"\boxed{5}", "5 ####")
+
+
 def test_one_changed_digit_is_another_answer() -> None:
     """Of every third reference in the tables: a digit of it replaced. (Families may be shifted, constants renamed: left out.)"""
     generator = random.Random(0)

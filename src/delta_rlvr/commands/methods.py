@@ -96,7 +96,7 @@ def check(method: Method) -> int:
         print(
             f"Its weights on tokens with an advantage, in random batches: mean {mean:.4g}, standard deviation {std:.3g}."
         )
-        if warning := weights_in_effect(mean, std):
+        if warning := weights_in_effect(mean, std, digits=4):
             print(f"warning: {warning}")
         elif not method.rule.mean_one and abs(mean - 1) > 0.1:
             print("note: the mean is not one, which scales the loss: divide by the mean, unless that is meant.")

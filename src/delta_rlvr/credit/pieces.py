@@ -39,8 +39,12 @@ def mean_one(
     """Return lambda * N / Z, with a mean of one over the batch (Eq. 8). `positive`: the caller knows that no coefficient is 0."""
     total = batch.total(coefficients)
     weights = coefficients * (batch.token_count / total)
-    # Hard assignment with lambda_min = 0 (or without the range map) may give every token 0: then all weights are one.
-    return weights if positive else torch.where(total > 0, weights, 1.0)
+    if positive:
+        return weights
+    # Hard assignment with lambda_min = 0 (or without the range map) may give every token 0: then all weights are one. What cannot be
+    # normalised stays as it is, so that its rule is refused with the token that is NaN or negative.
+    unfit = torch.where(coefficients == 0, 1.0, coefficients)
+    return torch.where((total > 0) & (total < torch.inf), weights, unfit)
 
 
 def kept_weights(batch: TokenBatch, kept: Bool[Tensor, " token"]) -> Float[Tensor, " token"]:
@@ -50,7 +54,7 @@ def kept_weights(batch: TokenBatch, kept: Bool[Tensor, " token"]) -> Float[Tenso
 
 
 def highest_share(
-    batch: TokenBatch, order: Float[Tensor, " token"], share: float, *, seed: int
+    batch: TokenBatch, order: Float[Tensor, " token"], share: float, *, seed: int = 0
 ) -> Bool[Tensor, " token"]:
     """Return which tokens are in the highest share by `order`, among those with A != 0 of all ranks; a seeded draw breaks ties."""
     eligible = batch.side != 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import count
 from typing import Any, Literal
 
@@ -33,8 +33,8 @@ SeedScores = Mapping[Any, float]
 """Scores by training seed, or by task and seed."""
 
 INTERVAL_SEEDS = 5
-"""With fewer seeds `compare` and the page show all differences in place of an interval: Student's interval of two or three numbers is
-as wide as the scale."""
+"""With fewer seeds (or pairs) no difference has an interval, in `compare`, on the page and in a study: Student's interval of two or
+three numbers is as wide as the scale. `compare` and the page show all differences in its place."""
 
 Test = Literal["paired", "unpaired"]
 """Sign flips of the differences by seed, or Mann-Whitney U over all seeds of both methods."""
@@ -54,7 +54,7 @@ class SeedComparison:
     """The number of seeds in common with the baseline; 0 for the baseline itself."""
     difference: Interval | None = None
     """Mean difference to the baseline. With two or more pairs: paired by seed, with Student's interval. Otherwise: over all seeds,
-    with Welch's interval (none if a method has one seed)."""
+    with Welch's interval. Without an interval, as below `INTERVAL_SEEDS`, both ends are the mean."""
     p_paired: float | None = None
     """Two-sided sign-flip test over the pairs."""
     p_mann_whitney: float | None = None
@@ -66,6 +66,13 @@ class SeedComparison:
     effect: EffectSize | None = None
     detectable: float | None = None
     """The smallest true difference that this many pairs would show in four of five studies."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the row as files have it: the ends of an interval that there is not are null."""
+        values = asdict(self)
+        if self.difference is not None and not self.difference.low < self.difference.high:
+            values["difference"] |= {"low": None, "high": None}
+        return values
 
 
 def compare_seeds(scores: Mapping[str, SeedScores], baseline: str) -> list[SeedComparison]:
@@ -97,7 +104,7 @@ def _compare(method: str, own: SeedScores, base: SeedScores, alone: bool) -> See
         p = mann_whitney(values, base_values, alternative="two-sided").p
         row = replace(row, p_mann_whitney=p, effect=effect_size(values, base_values))
     if len(shared) < 2:
-        return replace(row, difference=_unpaired_difference(values, base_values))
+        return replace(row, difference=_unpaired_difference(values, base_values, len(shared)))
     first, second = [own[seed] for seed in shared], [base[seed] for seed in shared]
     differences = [a - b for a, b in zip(first, second, strict=True)]
     return replace(
@@ -108,10 +115,10 @@ def _compare(method: str, own: SeedScores, base: SeedScores, alone: bool) -> See
     )
 
 
-def _unpaired_difference(values: Sequence[float], base: Sequence[float]) -> Interval:
+def _unpaired_difference(values: Sequence[float], base: Sequence[float], pairs: int) -> Interval:
     gap = statistics.fmean(values) - statistics.fmean(base)
-    if len(values) < 2 or len(base) < 2:
-        return Interval(gap, gap, gap, 0.0, 0, "one seed: no interval")
+    if (pairs or min(len(values), len(base))) < INTERVAL_SEEDS:
+        return _without_interval(gap)
     if len(set(values)) == len(set(base)) == 1:
         return Interval(gap, gap, gap, LEVEL, 0, "no spread over seeds: no interval")
     welch = stats.ttest_ind(values, base, equal_var=False).confidence_interval(LEVEL)
@@ -321,24 +328,27 @@ def seed_table(
     rows, few = [], {}
     for row in adjust(compare_seeds(scores, baseline)):
         if row.difference is not None and (row.pairs or min(row.seeds, len(base))) < INTERVAL_SEEDS:
-            own, gap = scores[row.method], row.difference.mean
+            own = scores[row.method]
             # With one pair the mean is already the difference.
             shared = sorted(own.keys() & base.keys()) if row.pairs > 1 else []
             few[row.method] = [own[seed] - base[seed] for seed in shared]
-            why = f"fewer than {INTERVAL_SEEDS} seeds: no interval"
-            row = replace(row, difference=Interval(gap, gap, gap, 0.0, 0, why))
         rows.append(row)
     return SeedTable(rows, "paired" if same_seeds else "unpaired", few, unit, note, start, rate)
 
 
 def mean_over_seeds(values: Sequence[float]) -> Interval:
-    """Return the mean with Student's interval, which keeps its level with a dozen seeds; a bootstrap does not."""
+    """Return the mean with Student's interval, which keeps its level with a dozen seeds; a bootstrap does not. Below `INTERVAL_SEEDS`
+    there is none: both ends are the mean."""
     mean = statistics.fmean(values)
-    if len(values) < 2:
-        return Interval(mean, mean, mean, 0.0, 0, "one seed: no interval")
+    if len(values) < INTERVAL_SEEDS:
+        return _without_interval(mean)
     reach = float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)) * statistics.stdev(values)
     reach /= math.sqrt(len(values))
     return Interval(mean, mean - reach, mean + reach, LEVEL, 0)
+
+
+def _without_interval(mean: float) -> Interval:
+    return Interval(mean, mean, mean, 0.0, 0, f"fewer than {INTERVAL_SEEDS} seeds: no interval")
 
 
 def student_interval(values: Sequence[float]) -> tuple[float, float] | None:

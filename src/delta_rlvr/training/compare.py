@@ -247,7 +247,7 @@ def conclude(
     stored = {
         "seeds": list(seeds),
         "scores": {method: list(by_seed.values()) for method, by_seed in scores.items()},
-        "rows": [asdict(row) for row in compared.rows],
+        "rows": [row.as_dict() for row in compared.rows],
         "differences": compared.few,
         "test": compared.test_name,
         "sentence": compared.sentence,

@@ -51,7 +51,10 @@ def tuned_sentence(tuned: Sequence[TunedRate], seeds: Sequence[int], score: str)
     grid = ", ".join(rate_text(rate) for rate in sorted(tuned[0].scores))
     rates = ", ".join(f"{one.method} {rate_text(one.rate)}" for one in tuned)
     on = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
-    words = f"Learning rate of each method, the best of {grid} by {score} on {on}, which the comparison does not use: {rates}."
+    words = (
+        f"Learning rate of each method, the best of {grid} by {score} on {on}: {rates}. The comparison has other seeds and the same "
+        "held-out problems."
+    )
     if len(seeds) == 1:
         words += " Chosen on 1 seed: `--tuning-seeds 3` is safer."
     for edge in ("lowest", "highest"):

@@ -49,8 +49,11 @@ def run(options: argparse.Namespace) -> int:
     tell(f"{len(settings.units)} rollout batches, {len(missing)} to measure")
     began = time.monotonic()
     for number, unit in enumerate(missing, start=1):
-        with at_work():
-            facts = bench.measure_and_keep(unit)["facts"]
+        try:
+            with at_work():
+                facts = bench.measure_and_keep(unit)["facts"]
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"batches so far are kept in {folder}; the same command resumes") from None
         left = (time.monotonic() - began) / number * (len(missing) - number) / 60
         tell(
             f"{number}/{len(missing)}  {unit.policy}, {unit.task}, batch {unit.number + 1}: {facts['accuracy']:.0%} right, "

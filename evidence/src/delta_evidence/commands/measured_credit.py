@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
         tell("stopped before all was measured: the same command goes on from here")
     for name in files:
         tell(str(folder / name))
-    return 0 if stop.signal is None else 128 + stop.signal
+    return stop.exit_code(done)
 
 
 def _server(options: argparse.Namespace, policies: Sequence[str]) -> ServerSettings | None:
@@ -119,7 +119,7 @@ def show(result: dict[str, Any], console: Console) -> None:
     console.print(
         "rank: Spearman's correlation of the weight with |measured credit|. AUROC: finding the top tenth by it. sign: share of the "
         "tokens with a sure credit that the weight pushes the right way. gain: expected reward gained at equal step length, 1 for "
-        "the true gradient. aim: the same of the mean update (what is lacking is bias). noise: the share of the update that other "
+        "the true gradient. mean's gain: that of the mean update (what is lacking is bias). noise: the share of the update that other "
         "batches would not share. labels: one half of the continuations as a score of the other half.",
         markup=False,
         highlight=False,

@@ -15,14 +15,14 @@ from delta_evidence.learning.curves import curves_figure
 from delta_evidence.learning.protocol import read_protocols
 from delta_evidence.learning.runner import Study
 from delta_evidence.learning.session import Machine
-from delta_evidence.learning.table import StudyTable, markdown, sentences, study_table
+from delta_evidence.learning.table import StudyTable, before_text, markdown, sentences, study_table
 from delta_evidence.measured.bench import DTYPES
 from delta_evidence.stopping import Stop
 from delta_rlvr.evaluate.seeds import gap_text, p_text
 from delta_rlvr.files import write_json, write_text
 from delta_rlvr.models.load import check_device
 from delta_rlvr.terminal import add_columns, make_console, say
-from delta_rlvr.words import comma_list
+from delta_rlvr.words import comma_list, counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -91,6 +91,7 @@ def run(options: argparse.Namespace) -> int:
         options.workers if options.workers is not None else judges_beside(options.device),
         options.checkpoint_seconds,
     )
+    left = 0
     for protocol in read_protocols(options.protocol):
         # A variant's name is STUDY/VARIANT, and its folder is one within the study's.
         variant = protocol.name.partition("/")[2]
@@ -103,10 +104,10 @@ def run(options: argparse.Namespace) -> int:
             if missing and not stop.due():
                 with stop:
                     export = comma_list(options.export)
-                    done = study.go(machine, tell, export=export, stop=stop)
-                if not done:
-                    left = len(study.missing())
-                    tell(f"stopped with {left} runs to go: the same command goes on from here")
+                    study.go(machine, tell, export=export, stop=stop)
+            if unmade := len(study.missing()):
+                tell(f"stopped with {counted(unmade, 'run')} to go: the same command goes on from here")
+                left += unmade
         if not any(outcome.run.arm == protocol.baseline for outcome in study.outcomes()):
             tell(f"{protocol.name}: no run of {protocol.baseline} is finished yet")
             continue
@@ -116,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
         write_text(study.folder / "table.md", markdown(table))
         write_text(study.folder / "curves.svg", curves_figure(protocol, study.outcomes()))
         tell(f"table: {study.folder / 'table.md'}, curves: {study.folder / 'curves.svg'}")
-    return 0 if stop.signal is None else 128 + stop.signal
+    return stop.exit_code(done=not left)
 
 
 def show(table: StudyTable, console: Console) -> None:
@@ -124,8 +125,7 @@ def show(table: StudyTable, console: Console) -> None:
     for task in table.tasks:
         for column in table.shown(task):
             shown = Table(
-                title=f"{task.task}: {column.measure.name}; held-out {100 * task.before:.1f} % before training",
-                title_justify="left",
+                title=f"{task.task}: {column.measure.name}; {before_text(task, table.protocol)}", title_justify="left"
             )
             against = f"against {table.protocol.baseline}"
             headings = ("arm", "seeds", "mean", "SD", against, "p paired", "p Holm")

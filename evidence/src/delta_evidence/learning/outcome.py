@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from delta_evidence.learning.protocol import Run
+from delta_evidence.learning.protocol import Protocol, Run
 from delta_evidence.rollouts import Rollouts
 from delta_rlvr.objectives import mixed_share
 
@@ -148,6 +148,12 @@ def read_outcomes(folder: Path) -> list[Outcome]:
         except (ValueError, TypeError, KeyError) as error:
             raise ValueError(f"{place}, line {number} is no outcome ({error}): delete that line") from error
     return outcomes
+
+
+def missing_runs(protocol: Protocol, outcomes: Sequence[Outcome]) -> list[Run]:
+    """The runs that the protocol plans, that this version can make and that have no outcome."""
+    done = {outcome.run for outcome in outcomes}
+    return [run for run in protocol.runs() if run not in done and run.arm not in protocol.retired]
 
 
 def _short(value: float) -> float:

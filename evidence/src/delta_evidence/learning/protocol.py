@@ -143,7 +143,7 @@ class Primary:
 
     arm: str
     task: str | tuple[str, ...]
-    """One task, or several for one test over the paired seeds of all of them."""
+    """One task, or several for one test over the pairs (task and seed) of all of them."""
     end_point: EndPoint = "held_out"
 
     def __post_init__(self) -> None:
@@ -169,8 +169,8 @@ class Protocol:
     tasks: tuple[str, ...]
     arms: Mapping[str, int]
     """Number of seeds by arm. Seeds count from `first_seed`, so arms share theirs."""
-    arm_settings: Mapping[str, ArmSettings] = field(default_factory=dict)
-    """Of the arms that are more than a method's name."""
+    arm_settings: Mapping[str, ArmSettings] = field(default_factory=dict, metadata={"written": False})
+    """As they are written under `arms`: of the arms that are more than a method's name."""
     baseline: str = "dapo"
     model: str = DEFAULT_POLICY
     """As `load_policy` takes it. Whoever runs the study may say where it lies on their machine."""
@@ -319,8 +319,8 @@ def _protocol(written: dict[str, Any], path: Path, place: str = "") -> Protocol:
     seeds = {arm: given.pop("seeds", None) for arm, given in own.items()}
     settings = {arm: _build(ArmSettings, given, f"{where}: arms.{arm}") for arm, given in own.items()}
     if arms:
-        written = {**written, "arms": arms | seeds, "arm_settings": settings}
-    return _build(Protocol, written, where, folder=path.parent)
+        written = {**written, "arms": arms | seeds}
+    return _build(Protocol, written, where, folder=path.parent, arm_settings=settings)
 
 
 def _build(kind: type, values: Any, where: str, **given: Any) -> Any:

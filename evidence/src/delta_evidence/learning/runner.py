@@ -12,7 +12,7 @@ from typing import Any
 from delta_evidence.judging import Judge
 from delta_evidence.learning.checkpoint import Stack, begun_stacks, path_of
 from delta_evidence.learning.heldout import HeldoutSettings
-from delta_evidence.learning.outcome import RUNS, Outcome, read_outcomes
+from delta_evidence.learning.outcome import RUNS, Outcome, missing_runs, read_outcomes
 from delta_evidence.learning.protocol import Protocol, Run, TrainingSettings
 from delta_evidence.learning.session import Machine, Session
 from delta_evidence.phases import Phases, ProgressLines
@@ -99,8 +99,7 @@ class Study:
         return read_outcomes(self.folder)
 
     def missing(self) -> list[Run]:
-        done = {outcome.run for outcome in self.outcomes()}
-        return [run for run in self.protocol.runs() if run not in done and run.arm not in self.protocol.retired]
+        return missing_runs(self.protocol, self.outcomes())
 
     def go(
         self, machine: Machine, tell: Callable[[str], None], *, export: Iterable[str] = (), stop: Stop | None = None

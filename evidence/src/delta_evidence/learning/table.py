@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import count
+from dataclasses import dataclass, replace
 from typing import Any
 
 from delta_evidence.learning.curves import smooth
 from delta_evidence.learning.heldout import Decoding
-from delta_evidence.learning.outcome import Outcome
+from delta_evidence.learning.outcome import Outcome, missing_runs
 from delta_evidence.learning.protocol import BatchesTo, EndPoint, HeldoutOver, Primary, Protocol
 from delta_rlvr.evaluate.seeds import (
     SeedComparison,
     adjust,
     compare_seeds,
+    enough_seeds,
     gap_text,
     is_significant,
     mean_text,
     p_text,
     p_words,
     paired_floor,
-    too_few_seeds,
 )
 from delta_rlvr.evaluate.significance import SIGNIFICANCE
 from delta_rlvr.score_units import POINTS, ScoreUnit
+from delta_rlvr.words import counted
+
+ENOUGH = enough_seeds(1)
+"""The fewest pairs of which the sign-flip test can be significant."""
+NAMED = 3
+"""So many arms a sentence names in passing; of more it says how many they are."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,7 @@ class TaskTable:
 
     task: str
     before: float
-    """Held-out accuracy before training."""
+    """Held-out accuracy before training, at the training's temperature."""
     columns: list[Column]
     """Held-out accuracy after training, accuracy over training and, where the protocol's end point is another, that one."""
     diverged: dict[str, list[int]]
@@ -125,17 +130,19 @@ class TaskTable:
     def as_dict(self) -> dict[str, Any]:
         values: dict[str, Any] = {"task": self.task, "before": self.before}
         for column in self.columns:
-            values[column.measure.key] = [asdict(row) for row in column.rows]
+            values[column.measure.key] = [row.as_dict() for row in column.rows]
         return {**values, "diverged": self.diverged} if self.diverged else values
 
 
 @dataclass(frozen=True)
 class StudyTable:
-    """All tasks, with p-values adjusted over all of their comparisons but the primary one."""
+    """All tasks, with p-values adjusted over all of their comparisons by a measure, but the primary one."""
 
     protocol: Protocol
     tasks: list[TaskTable]
     primary: SeedComparison | None
+    missing: int = 0
+    """Runs that the protocol plans and that are not there."""
 
     @property
     def deciding(self) -> str:
@@ -148,7 +155,7 @@ class StudyTable:
         return [column for column in task.columns if column.measure.key in ("heldout", self.deciding)]
 
     def as_dict(self) -> dict[str, Any]:
-        primary = None if self.primary is None else asdict(self.primary)
+        primary = None if self.primary is None else self.primary.as_dict()
         declared = self.protocol.primary
         if primary is not None and declared is not None and declared.end_point != "held_out":
             primary["end_point"] = _measure(declared.end_point).name
@@ -172,7 +179,7 @@ def study_table(protocol: Protocol, outcomes: Sequence[Outcome]) -> StudyTable:
     if not tables:
         raise ValueError(f"study {protocol.name!r} has no finished run of its baseline {protocol.baseline!r} yet")
     primary = None if protocol.primary is None else _primary(protocol, protocol.primary, tables, outcomes)
-    return StudyTable(protocol, _adjusted(tables, primary), primary)
+    return StudyTable(protocol, _adjusted(tables, primary), primary, len(missing_runs(protocol, outcomes)))
 
 
 def _primary(
@@ -232,9 +239,16 @@ def sentences(table: StudyTable) -> list[str]:
     said = []
     baseline = table.protocol.baseline
     declared = table.protocol.primary
+    if table.missing:
+        planned = len(table.protocol.runs())
+        said.append(
+            f"Unfinished: {planned - table.missing} of {planned} runs are there. Decide nothing by these numbers before all are."
+        )
     if declared is not None and table.primary is not None and table.primary.difference is not None:
         measure = _measure(declared.end_point)
-        where = f"on {', '.join(declared.tasks)}, {measure.name}"
+        paired = (task for task in table.tasks if any(row.pairs for row in _rows(task, declared.arm)))
+        tasks = ", ".join(task.task for task in paired if task.task in declared.tasks)
+        where = f"on {tasks}, {measure.name}"
         said.append(f"Primary comparison: {paired_sentence(table.primary, baseline, where, measure.unit)}")
     for task in table.tasks:
         if task.all_wrong:
@@ -245,16 +259,8 @@ def sentences(table: StudyTable) -> list[str]:
             )
             continue
         for place, column in enumerate(task.columns):
-            apart = [
-                f"{row.method} {gap_text(row.difference, column.measure.unit)}"
-                for row in column.rows
-                if is_significant(row.p_mann_whitney_holm)
-            ]
-            family = [row for one in table.tasks for row in one.columns[place].rows]
-            said.append(
-                f"{task.task}, {column.measure.name}: arms that differ from {baseline} at the 5 % level "
-                f"(unpaired over all seeds, Holm): {', '.join(apart) or _none(family, table)}."
-            )
+            family = [row for one in table.tasks for row in one.columns[place].rows if row.method != baseline]
+            said.append(f"{task.task}, {column.measure.name}: {_apart(column, family, table)}")
         said += [
             f"{task.task}: left out, as they diverged: {arm}, seeds {', '.join(map(str, seeds))}."
             for arm, seeds in task.diverged.items()
@@ -262,11 +268,32 @@ def sentences(table: StudyTable) -> list[str]:
     return said
 
 
-def _none(family: Sequence[SeedComparison], table: StudyTable) -> str:
-    """Why no arm of Holm's family differs, where seeds are too few for any to."""
-    base = max(row.seeds for row in family if row.method == table.protocol.baseline)
-    others = [row.seeds for row in family if row.method != table.protocol.baseline and row is not table.primary]
-    return "none; so few seeds cannot show any" if others and too_few_seeds([base, *others], "unpaired") else "none"
+def _rows(task: TaskTable, arm: str) -> list[SeedComparison]:
+    return [row for column in task.columns for row in column.rows if row.method == arm]
+
+
+def _apart(column: Column, everywhere: Sequence[SeedComparison], table: StudyTable) -> str:
+    """Which arms of a task differ from the baseline by the paired test. `everywhere`: the comparisons of all tasks by this measure."""
+    family = [row for row in everywhere if row is not table.primary]
+    rows = [row for row in column.rows if row in family]
+    apart = [
+        f"{row.method} {gap_text(row.difference, column.measure.unit)}" for row in rows if is_significant(row.p_holm)
+    ]
+    # Arms without seeds in common with the baseline, as where some runs diverged.
+    apart += [
+        f"{row.method} {gap_text(row.difference, column.measure.unit)} (unpaired: no seeds in common)"
+        for row in rows
+        if not row.pairs and is_significant(row.p_mann_whitney_holm)
+    ]
+    tested = [row.pairs for row in family if row.p_paired is not None]
+    over = f", Holm over {counted(len(tested), 'comparison')}" if tested else ""
+    said = f"arms that differ from {table.protocol.baseline} at the 5 % level (sign flips over pairs{over}): "
+    if not apart and rows and max(tested, default=0) < enough_seeds(len(tested)):
+        return f"{said}none; so few pairs cannot show any."
+    few = [row.method for row in rows if 0 < row.pairs < ENOUGH]
+    named = ", ".join(few) if len(few) <= NAMED else f"{len(few)} arms"
+    cannot = f" Fewer than {ENOUGH} pairs, which cannot show it: {named}." if few else ""
+    return f"{said}{', '.join(apart) or 'none'}.{cannot}"
 
 
 def markdown(table: StudyTable) -> str:
@@ -275,7 +302,7 @@ def markdown(table: StudyTable) -> str:
     headings += ["p paired", "p Holm", "p unpaired, Holm"]
     lines = []
     for task in table.tasks:
-        lines += [f"**{task.task}** (held-out before training: {100 * task.before:.1f} %)", ""]
+        lines += [f"**{task.task}** ({before_text(task, table.protocol)})", ""]
         lines += [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]
         for column in task.columns:
             unit = column.measure.unit
@@ -288,11 +315,16 @@ def markdown(table: StudyTable) -> str:
     return "\n".join(lines)
 
 
+def before_text(task: TaskTable, protocol: Protocol) -> str:
+    """The score of the start, which is not greedy where a column is."""
+    return f"held-out before training, at T = {protocol.training.temperature:g}: {100 * task.before:.1f} %"
+
+
 def paired_sentence(row: SeedComparison, baseline: str, where: str = "", unit: ScoreUnit = POINTS) -> str:
-    """What a comparison comes to that is tested alone, by its pairs; `where` says on what it was made."""
+    """What a comparison comes to that is tested alone, by its pairs (a task and seed each); `where` says on what it was made."""
     place = f" {where}" if where else ""
     gap = gap_text(row.difference, unit, named=True)
-    compared = f"{row.method} against {baseline}{place}, {row.pairs} paired seeds: {gap}"
+    compared = f"{row.method} against {baseline}{place}, {counted(row.pairs, 'pair')}: {gap}"
     if row.p_paired is None:
         return f"{compared}: one pair cannot be tested."
     compared = f"{compared}, {p_words(row.p_paired)}"
@@ -300,8 +332,7 @@ def paired_sentence(row: SeedComparison, baseline: str, where: str = "", unit: S
         return f"{compared}: more than seed-to-seed variation explains."
     least = paired_floor(row.pairs)
     if least >= SIGNIFICANCE:
-        enough = next(n for n in count(2) if paired_floor(n) < SIGNIFICANCE)
-        return f"{compared}: so few pairs cannot come below p = {least:.3g}, whatever the difference; take {enough} seeds or more."
+        return f"{compared}: so few pairs cannot come below p = {least:.3g}, whatever the difference; take {ENOUGH} or more."
     compared = f"{compared}: indistinguishable from seed-to-seed variation."
     if not row.detectable:  # nothing varied
         return compared

@@ -15,13 +15,13 @@ PANELS = (
     ("right_auroc", "AUROC, right responses", SIDES["right"], 0.5),
     ("wrong_auroc", "AUROC, wrong responses", SIDES["wrong"], 0.5),
     ("gain", "gain of the update", LINES[0], 0.0),
-    ("aim", "aim: cosine of the mean update", LINES[0], 0.0),
+    ("aim", "cosine of the mean update", LINES[0], 0.0),
 )
 """Measure, heading, colour, and where its scale has no skill."""
 
 
 def measured_figure(result: dict[str, Any]) -> str:
-    """A row per weight: AUROC for the top tenth by measured credit on both sides, gain and aim of the update."""
+    """A row per weight: AUROC for the top tenth by measured credit on both sides, gain of the update and of its mean."""
     canvas = Canvas()
     canvas.text(MARGIN, 38, "Do weights follow measured credit, and what do updates gain?", size=22, bold=True)
     rows = ordered(result)

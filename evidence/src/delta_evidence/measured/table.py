@@ -29,7 +29,7 @@ HEADINGS = {
     "sign": "sign",
     "gain": "gain",
     "over": f"- {BASELINE}",
-    "aim": "aim",
+    "aim": "mean's gain",
     "noise": "noise",
 }
 """The table's columns, of the measures that have one."""

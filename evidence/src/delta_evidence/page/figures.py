@@ -40,7 +40,7 @@ def forest(studies: Iterable[KeptStudy]) -> str:
     canvas = Canvas()
     canvas.text(MARGIN, 36, "Every arm against DAPO, paired by seed", size=15, bold=True)
     words = (
-        "Points, with Student's 95 % intervals. Blue: the study's primary arm. Beyond the scale: at its end. "
+        "Points, with Student's 95 % intervals (from 5 pairs). Blue: the study's primary arm. Beyond the scale: at its end. "
         "patched-: from a copy of DelTA that was changed by hand. Left out: a study that tunes rates."
     )
     canvas.text(MARGIN, 58, words, fill=SOFT)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from delta_evidence.leaderboard import BASELINE, MODELS
+from delta_evidence.leaderboard import BASELINE, BY_ARM, MODELS
 from delta_evidence.learning.outcome import RUNS, Outcome, read_outcomes
 from delta_evidence.learning.protocol import Protocol, read_protocols
 from delta_evidence.learning.table import StudyTable, study_table
@@ -52,8 +52,9 @@ class KeptStudy:
 
     @property
     def rate(self) -> str:
-        own = any(one.learning_rate for one in self.protocol.arm_settings.values())
-        return "own" if own else f"{self.protocol.training.learning_rate:g}".replace("e-0", "e-")
+        usual = self.protocol.training.learning_rate
+        rates = {self.protocol.settings(arm).learning_rate or usual for arm in self.protocol.arms}
+        return BY_ARM if len(rates) > 1 else f"{rates.pop():g}".replace("e-0", "e-")
 
     def pairs(self, arm: str) -> Iterator[Pair]:
         """The arm's finished runs with DAPO's of the same task and seed."""

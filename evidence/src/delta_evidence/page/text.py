@@ -79,7 +79,11 @@ def _lines(text: str) -> str:
 def fill(studies: Sequence[KeptStudy], evidence: Path) -> dict[str, str]:
     """What stands in the blanks of evidence/page.md and evidence/summary.md."""
     by_name = {study.name: study for study in studies}
-    smollm2 = _distinct(study for study in studies if study.model == "SmolLM2-135M" and study.rate == "1e-5")
+    kept = kept_studies(evidence)
+    smollm2, with_pilots = (
+        _distinct(study for study in some if study.model == "SmolLM2-135M" and study.rate == "1e-5")
+        for some in (studies, kept)
+    )
     qwen, tiny = list(by_name["qwen-gsm8k"].pairs("delta")), list(by_name["main"].pairs("delta"))
     corners, faded = by_name["smollm2-corners-400"], by_name["smollm2-fading-500"]
     fading, last = _over(faded.pairs("fading")), _last_fifth(smollm2)
@@ -101,6 +105,8 @@ def fill(studies: Sequence[KeptStudy], evidence: Path) -> dict[str, str]:
     below = sorted(_below(study) for study in real if study.model == "SmolLM2-135M" and list(study.pairs("delta")))
     return {
         "smollm2": _gap(_over(smollm2)),
+        "smollm2_end": _gap(_end(smollm2)),
+        "qwen_end": _gap(_end(qwen)),
         "smollm2_pairs": str(len(smollm2)),
         "qwen": _gap(_over(qwen)),
         "qwen_pairs": str(len(qwen)),
@@ -116,6 +122,7 @@ def fill(studies: Sequence[KeptStudy], evidence: Path) -> dict[str, str]:
         "greedy": _greedy_table(judged),
         "greedy_pairs": str(judged["speed", "fading"].pairs),
         "family": str(len(judged) - 1),
+        "greedy_fading": gap_text(judged["greedy_over", "fading"].difference),
         "greedy_scalar": gap_text(judged["greedy_over", "delta-scalar"].difference),
         "holm_scalar": _p(judged["greedy_over", "delta-scalar"].p_holm),
         "sampled_scalar": gap_text(judged["speed", "delta-scalar"].difference),
@@ -125,6 +132,8 @@ def fill(studies: Sequence[KeptStudy], evidence: Path) -> dict[str, str]:
         "ranks": f"{sizes[0]:.2f} to {sizes[-1]:.2f}",
         "below": f"{below[0]:.1f} to {below[-1]:.1f}",
         "qwen_below": f"{_below(by_name['qwen-gsm8k']):.1f}",
+        "pilot_pairs": str(len(with_pilots) - len(smollm2)),
+        "undeclared": ", ".join(f"`{name}`" for name in _undeclared(kept)),
         "waiting": ", ".join(f"`{name}`" for name in waiting(evidence)),
         "corner_lowest": _lowest(corners, "confidence?right=-0.4&wrong=0.4"),
         "dapo_lowest": _lowest(corners, "dapo"),
@@ -134,7 +143,7 @@ def fill(studies: Sequence[KeptStudy], evidence: Path) -> dict[str, str]:
         "steps": str(max(study.protocol.training.steps for study in studies)),
         "draws": _draws(by_name[EARLIER], by_name["smollm2-explain"]),
         "seeds": _seeds(studies),
-        **_rates({study.name: study for study in kept_studies(evidence)}),
+        **_rates({study.name: study for study in kept}),
     }
 
 
@@ -145,6 +154,13 @@ def _distinct(studies: Iterable[KeptStudy], arm: str = "delta") -> list[Pair]:
         for pair in study.pairs(arm):
             kept.setdefault((pair.task, pair.seed), pair)
     return list(kept.values())
+
+
+def _undeclared(kept: Sequence[KeptStudy]) -> list[str]:
+    """Studies that ran without a primary comparison; one whose variants all did is named once."""
+    declared = {study.name.partition("/")[0] for study in kept if study.protocol.primary is not None}
+    plain = (study.name for study in kept if study.protocol.primary is None)
+    return list(dict.fromkeys(name if (file := name.partition("/")[0]) in declared else file for name in plain))
 
 
 def _over(pairs: Iterable[Pair]) -> list[float]:

@@ -32,8 +32,21 @@ _PERIOD_IN_WORDS = re.compile(
     r"(\d+\.\d*?)(?:(\d+)\s*(?:\\text\{)?\s*\(\s*(?:the\s+)?\2|\((\d+))\s+(?:is\s+)?(?:repeat(?:s|ing)|recurring)\s*\)\s*\}?",
     re.ASCII,
 )
-_PREFIXED = re.compile(r"(?<![\w.])0(?:[xX]([0-9A-Fa-f]+)|[bB]([01]+)|[oO]([0-7]+))(?!\w)", re.ASCII)
+_PREFIXED = re.compile(
+    r"(\\(?:text|math)[a-z]*\{)?(?<![\w.])0(?:[xX]([0-9A-Fa-f]+)|[bB]([01]+)|[oO]([0-7]+))(?!\w)(?(1)\})", re.ASCII
+)
 """0x2B, 0b101 and 0o17, as programs have numbers in other bases."""
+_UPRIGHT_DIGITS = re.compile(
+    r"\\(?:text|math)[a-z]{0,4}\{\s*(\(?[0-9A-Fa-f]{2,40}\)?)\s*\}(?=\)?\s*_\s*\{?(?:\\text\{)?(?:1[1-6]|twelve|sixteen)(?!\d))",
+    re.ASCII,
+)
+"""The digits of \\text{B4}_{16}."""
+_UPRIGHT_COUNT = re.compile(
+    r"\\(?:text|math)[a-z]{0,4}\{([CAP])\}(?=\s*_(?:\d|\{\d+\})\s*\^(?:\d|\{\d+\}))"
+    r"|((?:\^|(?<=\{\})_|^_)(?:\d|\{\d+\})\s*)\\(?:text|math)[a-z]{0,4}\{([CP])\}(?=\s*_(?:\d|\{\d+\}))",
+    re.ASCII,
+)
+"""The letter of \\mathrm{C}_5^2 and of {}^5\\mathrm{C}_2."""
 _UPRIGHT_EXPONENT = re.compile(
     r"(?<=[0-9])(?:\s|\\[,;:!])*(?:\\(?:text|mathrm|textrm|operatorname)\{\s*[eE](?:([-+]?[0-9]+)(?:\}|(?=\s))|([-+]?)\})|\{\\rm\s+[eE]\}|[eE](?=\{))"
     r"(?:\s|\\[,!])*(?:\{([-+]?[0-9]+)\}|([-+]?[0-9]+)(?![0-9])|)",
@@ -76,6 +89,9 @@ def plain_characters(raw: str) -> str:
         raw = _CHOSEN.sub(r"\2(\1,\3)", raw)
     if "0x" in raw or "0b" in raw or "0o" in raw or "0X" in raw:
         raw = _PREFIXED.sub(_based, raw)
+    if "_" in raw and "\\" in raw:
+        raw = _UPRIGHT_DIGITS.sub(r"\1", raw)
+        raw = _UPRIGHT_COUNT.sub(lambda m: "".join(part or "" for part in m.groups()), raw)
     if "^" in raw:
         raw = _RAISED_FRACTION.sub(r"\\frac{\1\2}{\3\4}", raw)
     return _CONTROLS.sub(" ", raw)
@@ -106,8 +122,8 @@ def _is_script(character: str, kind: str) -> bool:
 
 
 def _based(match: re.Match[str]) -> str:
-    base = {1: 16, 2: 2, 3: 8}[match.lastindex or 1]
-    return f"{match[match.lastindex or 1].upper()}_{{{base}}}"
+    base = 16 if match[2] else 2 if match[3] else 8
+    return f"{(match[2] or match[3] or match[4]).upper()}_{{{base}}}"
 
 
 def _root(sign: str) -> str:

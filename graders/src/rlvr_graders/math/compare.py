@@ -10,14 +10,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from string import ascii_lowercase
 
-from ..extract import choice_letter
+from ..extract import MAX_PHRASE, choice_letter
 from ..verdict import CORRECT, UNREADABLE_REFERENCE, WRONG
 from .arrows import has_vectors, same_arrows, with_basis
 from .characters import MAX_LENGTH, has_thousands
+from .chemistry import is_formula, same_formula
 from .cycles import cycles
 from .exact import TooLarge
 from .expression import Expression, parse
 from .families import renamed, whole_turns, without_constant_word
+from .integers import same_integers
 from .latex import tokens_of
 from .leaves import Algebra, Judge, UnreadableReference, reference_expression, same_leaf
 from .moments import same_moment
@@ -38,6 +40,8 @@ from .relations import (
     same_sets,
     variables,
 )
+from .selections import same_selection
+from .series import same_series
 from .spaces import is_space, same_space
 from .structure import ORDER, RELATIONS, Node, letters, read
 from .tokens import Tokens, UnreadableAnswer, is_word, listed, split, step, word_of
@@ -47,7 +51,7 @@ from .words import SAME_WORDS, contradict, phrase, same_words, truths
 _DECIMAL_COMMA = re.compile(r"-?\d+,\d+", re.ASCII)
 _LABELS = listed(
     "rank point quadrant dimension degree order area volume option case row level page step line place position player quadrant "
-    "day question statement"
+    "day question statement ph"
 )
 _ORDERED = listed("respectively order tallest shortest largest smallest oldest youngest heaviest lightest")
 """Words of a list whose items stand in their order."""
@@ -56,7 +60,10 @@ _ROOTS = frozenset({*"xyztwrkmn", "\\lambda"})
 _BASIS = frozenset("jk")
 _EXCEPTIONS = frozenset({"\\ne"})
 _DOMAINS = ORDER | _EXCEPTIONS
-_CHOSEN = frozenset("ABCDEFGH(\\{$")
+_FACE = re.compile(r"\\(?:text|math)[a-z]*|[{}$*\s]")
+_SMALL_CHOICE = re.compile(
+    r"(?:the)?(?:option|choice|answer)(?:is)?:?(?:([a-j])|\(([a-j])\)|([a-j])\))\.?|\(([a-j])\)\.?|([a-j])\)"
+)
 _VECTORS = frozenset({"\\begin{matrix}", "(", "\\langle"})
 
 
@@ -80,6 +87,8 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
     by = Comparison(algebra)
     if asked_cycles := cycles(reference):
         return CORRECT if cycles(prediction, of_permutation=True) == asked_cycles else WRONG
+    if (is_same := same_selection(reference, prediction)) is not None:
+        return CORRECT if is_same else WRONG
     try:
         reading = tokens_of(prediction)
     except UnreadableAnswer as error:
@@ -110,6 +119,8 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
         return CORRECT
     if contradict(expected, reading):
         return WRONG
+    if same_integers(expected, reading):
+        return CORRECT
     moment = same_moment(expected, reading) if len(reading) > 1 or len(expected) > 1 else None
     if moment is not None:
         return CORRECT if moment else WRONG
@@ -125,6 +136,7 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
         given = read(without_constant_word(reading if letters(expected) else _without_label(reading)))
         unworked = TASKS.intersection(given.tokens) - TASKS.intersection(expected)
         unworked -= OF_VARIABLES if letters(given.tokens) else frozenset()
+        unworked -= {"\\sum"} if "\\dots" in expected else frozenset()  # 1 + x + x^2 + \\dots is asked
         if unworked and given.kind != "relation":
             return f"not worked out: {sorted(unworked)[0]} is left in the answer"
         if by.same(asked, given):
@@ -159,13 +171,15 @@ def judge(reference: str, prediction: str, algebra: Algebra) -> str:
             if by.same(lists[0], lists[1]):
                 return CORRECT
     except UnreadableReference as error:
-        if asked.kind != "leaf" or describes_set(asked) or phrase(asked) in SAME_WORDS:
+        if asked.kind != "leaf" or describes_set(asked) or phrase(asked) in SAME_WORDS or is_formula(expected):
             return WRONG  # an interval is no expression: it was read, and a number is not it
         return f"{UNREADABLE_REFERENCE}: {error}"
     except UnreadableAnswer as error:
         return f"unparsable answer: {error}"
     except TooLarge:
         return "unparsable answer: its value is too large to work out"
+    if {*expected, *reading} == {"\\text{NO}", "\\text{No}"} and "\\text" in reference + prediction:
+        return CORRECT  # the word, not nitric oxide and nobelium
     if given.kind == "list" and asked.kind not in ("list", "tuple", "set", "union", "matrix"):
         return "wrong answer: several answers where one is asked"
     return WRONG
@@ -218,7 +232,7 @@ def _without_domain(node: Node, operators: frozenset[str]) -> Node:
     value, *conditions = node.items
     is_formula = value.kind == "leaf" or (value.kind == "relation" and value.items[0].text[1:2] in ("(", "_"))
     for condition in conditions:
-        name = condition.items[0].text if condition.kind == "relation" else ""
+        name = condition.items[0].text.strip("|") if condition.kind == "relation" else ""
         is_counted = name in ("n", "k", "m") and set(condition.operators) <= {">", "\\ge"}
         if not name or name not in value.tokens or not (is_counted or operators.issuperset(condition.operators)):
             return node
@@ -230,6 +244,9 @@ def _last_side(tokens: Tokens) -> Tokens:
 
 
 def _same(asked: Node, given: Node, by: Judge, in_list: bool) -> bool:
+    of_chemistry = same_formula(asked.whole or asked.tokens, given.whole or given.tokens)
+    if of_chemistry is not None:
+        return of_chemistry
     if asked.ranges or given.ranges:
         return same_families(asked, given, by)
     of_parity = same_parity(asked, given, by)
@@ -238,11 +255,17 @@ def _same(asked: Node, given: Node, by: Judge, in_list: bool) -> bool:
     if asked.kind == given.kind == "leaf":
         if is_space(asked.tokens) or is_space(given.tokens):
             return same_space(asked.tokens, given.tokens, by)
+        if "\\sum" in (asked.tokens[0], given.tokens[0]):
+            of_series = same_series(asked.tokens, given.tokens, by)
+            if of_series is not None:
+                return of_series
         return same_leaf(asked, given, by.algebra, in_list=in_list)
     if (said := truths(asked)) and (answered := truths(given)):
         return said == answered
     if {asked.kind, given.kind} == {"words", "conditional"}:
         return False  # yes, if n is odd
+    if asked.kind == "words" and given.operators == ("\\in",):  # all positive integers, n \\in \\mathbb{N}
+        return by.same(asked, given.items[1])
     if "words" in (asked.kind, given.kind) or {phrase(asked), phrase(given)} <= SAME_WORDS.keys():
         return same_words(asked, given) or same_sets(asked, given, by)
     if "residue" in (asked.kind, given.kind):
@@ -342,6 +365,8 @@ def _same_shape(asked: Node, given: Node, by: Judge) -> bool:
         asked, given = _as_vector(asked), _as_vector(given)
         kinds = {asked.kind, given.kind}
     if kinds <= {"matrix", "tuple", "leaf"} and "leaf" in kinds and _VECTORS.intersection(asked.tokens + given.tokens):
+        if NO_UNIT not in (asked.unit, given.unit) and asked.unit != given.unit:
+            return False
         return by.algebra.equal(reference_expression(asked.tokens), parse(given.tokens))
     asked, given = _quotient(asked), _quotient(given)
     return asked.kind == given.kind == "leaf" and same_leaf(asked, given, by.algebra)
@@ -569,21 +594,16 @@ def _without_label(tokens: Tokens) -> Tokens:
     return tokens[3:] if is_labelled else tokens
 
 
-def _choices(text: str) -> str:
-    """A, C and D, (A)(C)(D) or ACD: the letters, where several are chosen in their order."""
-    chosen = (
-        re.sub(r"\\(?:text|math)[a-z]*|\band\b|[(){},;.\s$&]", "", text)
-        if len(text) < 100 and text[:1] in _CHOSEN
-        else ""
-    )
-    is_several = re.fullmatch(r"[A-H]{2,8}", chosen) and "".join(sorted({*chosen})) == chosen
-    return chosen if is_several else ""
-
-
 def _same_choice(reference: str, prediction: str) -> bool:
     """A reference that is one letter is a choice: the prediction may repeat the text of the option behind it."""
     asked = choice_letter(reference)
-    if _choices(reference) and _choices(reference) == _choices(prediction):
-        return True
     is_short = len(reference) <= 20 or _without_label(tokens_of(reference)) != tokens_of(reference)
-    return asked is not None and is_short and choice_letter(prediction) == asked
+    if asked is None or not is_short:
+        return False
+    return (choice_letter(prediction) or _small_choice(prediction)) == asked
+
+
+def _small_choice(text: str) -> str | None:
+    """(b), b) and "option b", which nobody writes of a variable."""
+    match = _SMALL_CHOICE.fullmatch(_FACE.sub("", text)) if len(text) < MAX_PHRASE else None
+    return match[match.lastindex or 0].upper() if match else None

@@ -298,6 +298,7 @@ _TAILS: dict[str, Callable[[Value], Value]] = {
 _NO_VALUE = (
     *(ZeroDivisionError, OverflowError, ValueError, TypeError, mpmath.libmp.NoConvergence),
     AssertionError,  # mpmath divides by no matrix
+    AttributeError,  # and compares none with a number
 )
 _BOUNDED = listed("sin cos tan cot sec csc cis sinh cosh tanh coth sech csch exp ! !! binom arrangements erf root")
 _OF_MATRICES = listed("trace transpose det")

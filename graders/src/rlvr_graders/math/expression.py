@@ -141,14 +141,21 @@ class _Parser(TokenReader):
             # (1, 2)^T is a column, and so is (1, 2).
             return base if base[0] == "vector" else ("transpose", base)
         exponent = self.group()
-        below = re.fullmatch(r"C_\{(\d+|[nmN])\}", str(base[-1])) if base[0] == "symbol" else None
-        if below and below[1].isalpha() and exponent[0] in ("number", "symbol"):
-            return ("binom", ("symbol", below[1]), exponent)  # C_n^k
-        if below and below[1].isdigit() and exponent[0] == "number" and 2 <= exponent[1] <= int(below[1]):
-            return ("binom", whole(int(below[1])), exponent)  # C_{10}^{3}
+        below = re.fullmatch(r"[CAP]_\{(\d+|[nmN])\}", str(base[-1])) if base[0] == "symbol" else None
+        count = self.count(base[1], below[1], exponent) if below else None
+        if count is not None:
+            return count
         if self.peek() == "^":
             raise UnreadableAnswer("two powers follow each other")
         return ("^", base, exponent)
+
+    def count(self, name: str, below: str, above: Expression) -> Expression | None:
+        """What C_n^k, C_{10}^{3} and A_5^3 stand for; None for the power of a constant."""
+        if name[0] == "C" and below.isalpha() and above[0] in ("number", "symbol"):
+            return ("binom", ("symbol", below), above)
+        if name[0] == "C" and below.isdigit() and above[0] == "number" and 2 <= above[1] <= int(below):
+            return ("binom", whole(int(below)), above)
+        return parts.counts(self.tokens).get((name, above))
 
     def group(self) -> Expression:
         self.expect("{")
@@ -163,7 +170,7 @@ class _Parser(TokenReader):
             return self.number(token)
         if token in parts.CLOSERS:
             return self.bracket(token)
-        if token in ("_", "^") and self.at == 1:
+        if token in ("_", "^") and (self.at == 1 or self.tokens[self.at - 2] in parts.BEFORE_COUNTS):
             return self.counted()
         if token == "|":
             self.bars += 1
@@ -328,6 +335,8 @@ class _Parser(TokenReader):
             return self.primary()
         negative = self.signs()
         factors = [self.power()]
+        if self.angle and self.peek() == "(" and factors[0][0] == "number":
+            factors.append(self.power())  # \\sin 2(x + 1)
         while True:
             token = self.peek()
             if not self.starts_factor(token) or token in parts.NO_ARGUMENT or token[1:] in parts.FUNCTIONS:

@@ -34,6 +34,10 @@ _DENIED = {
     "\\equiv": "\\nequiv",
 }  # fmt: skip
 _BASIS = frozenset("ijk")
+_NUMBERS = {
+    shown: f"\\mathbb{{{name}}}" for name in "ZNQR" for shown in (name, f"\\mathbf{{{name}}}", f"\\text{{{name}}}")
+}
+"""Behind \\in they are sets of numbers."""
 _STRAY_BACKSLASH = re.compile(r"(?<!\\)\\(?=[0-9])")
 _AFTER_NAMES = ("(", "_", "\\left")
 _FUNCTION_AND_LETTER = re.compile(r"(sin|cos|tan|cot|sec|csc|log|ln)([a-z])")
@@ -60,6 +64,10 @@ def tokens_of(raw: str, *, thousands: bool = True, crosses: bool = False) -> Tok
         tokens = with_products(tokens, text)
     if reader.crosses:
         tokens = tuple(f"\\vec{{{t}}}" if len(t) == 1 and t.isalpha() else t for t in tokens)
+    if tokens == ("\\mathbf{R}",):
+        tokens = ("\\mathbb{R}",)
+    if "\\in" in tokens:
+        tokens = tuple(_NUMBERS.get(t, t) if at and tokens[at - 1] == "\\in" else t for at, t in enumerate(tokens))
     if "\\times" in tokens:  # bold capitals are vectors there, otherwise matrices
         tokens = tuple(token.replace("\\mathbf{", "\\vec{") for token in tokens)
     return tokens
@@ -68,6 +76,8 @@ def tokens_of(raw: str, *, thousands: bool = True, crosses: bool = False) -> Tok
 def _unmarked(text: str) -> str:
     """Without the marks of Markdown and the quotes around it; the star of \\mathbb{R}^* and the inches of 5'4" are none."""
     text = text.lstrip('*`"')
+    if text.endswith("\\$") and not text[-3:-2].isdigit():
+        text = text[:-2]  # a dollar sign that closes nothing
     if "'" in text:
         text = re.sub(r"(?<=\d)\"", "''", text)
     return text if text.endswith("^*") else text.rstrip('*`"')
@@ -372,6 +382,8 @@ class _Reader(Source):
         if inner[-1:] == ["\\Omega"] and len(inner) < 3 and self.is_ohm([*out, *inner[:-1]]):  # \mathrm{k\Omega}
             inner = [as_word(spelling.OHMS.get(inner[0], "") + "ohm")]
         before = out[:-1] if out[-1:] == ["/"] else out
+        if before is not out and before and is_word(before[-1]):  # 30 \\mathrm{km} / \\mathrm{h}
+            before = before[:-1]
         after_value = self.in_unit or (
             bool(before) and (before[-1][0].isdigit() or before[-1] in ("}", ")", "\\degree"))
         )

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import re
 
-from .tokens import Tokens
+from .tokens import Tokens, word_of
 
 _LONGEST = 200
 """Tokens of the longest answer that is looked at."""
-_MARKS = frozenset({"\\hbar", "\\partial", "d", "*", "[", "_"})
+_DISTRIBUTIONS = {
+    **dict.fromkeys(("\\text{Bin}", "\\text{Binomial}", "\\text{binomial}"), "B"),
+    **dict.fromkeys(("\\text{Poisson}", "\\text{Poi}", "\\text{Pois}", "\\text{Po}"), "P"),
+    **dict.fromkeys(("\\text{Uniform}", "\\text{Unif}"), "U"), **dict.fromkeys(("\\text{Normal}",), "N"),
+    **dict.fromkeys(("\\text{Geometric}", "\\text{Geom}", "\\text{Geo}"), "G"),
+}  # fmt: skip
+"""The names of distributions and their letters."""
+_STATED = frozenset({"\\parallel", "\\perp", "\\cong"})
+_SEGMENT = re.compile(r"\\overline \{ ([A-Z] [A-Z]) \}")
+_GAUSS = re.compile(r"(?<!\\sqrt )\[ ([^\[\](),;]+) \]")
+"""Gauss's brackets: [n/2] is the floor, where the other side has one."""
+_MARKS = frozenset({*_DISTRIBUTIONS, *_STATED, "\\hbar", "\\partial", "d", "*", "[", "_", "\\degree"})
+_WINDS = {name: wind for wind in ("north", "south", "east", "west") for name in (wind, wind[0])}
 _REDUCED = ("(", "\\frac", "{", "h", "}", "{", "2", "\\pi", "}", ")")
 _NAME = r"(?<![^ ])([A-Za-z]|\\(?:alpha|beta|gamma|delta|epsilon|theta|lambda|mu|rho|sigma|tau|phi|omega))"
 _INDEXED = re.compile(_NAME + r" _ \{ (\d+) \}(?![^ ])")
@@ -35,6 +47,8 @@ def in_one_notation(expected: Tokens, reading: Tokens) -> tuple[Tokens, Tokens]:
     if len(expected) + len(reading) > _LONGEST or " " in expected or " " in reading:
         return expected, reading
     found = {*expected, *reading}
+    if "\\degree" in found:
+        expected, reading = _bearing(expected), _bearing(reading)
     if "\\hbar" in found and "h" in found:
         expected, reading = _written_out(expected, reading), _written_out(reading, expected)
     if "\\partial" in found or ("d" in found and "/" in found):
@@ -42,6 +56,12 @@ def in_one_notation(expected: Tokens, reading: Tokens) -> tuple[Tokens, Tokens]:
         expected, reading = _derivatives(expected, of), _derivatives(reading, of)
     if "*" in found and ("\\overline" in found or "|" in found or ("*" in expected and "*" in reading)):
         expected, reading = (_replaced(_STARRED, r"\\overline { \1 }", side) for side in (expected, reading))
+    if not found.isdisjoint(_DISTRIBUTIONS):
+        expected, reading = (tuple(_DISTRIBUTIONS.get(token, token) for token in side) for side in (expected, reading))
+    if "\\overline" in found and not found.isdisjoint(_STATED):
+        expected, reading = (_replaced(_SEGMENT, r"\1", side) for side in (expected, reading))
+    if "[" in found and ("\\lfloor" in found or "\\lceil" in found):
+        expected, reading = _floored(expected), _floored(reading)
     if "[" in found and "-" in found:
         expected, reading = _without_commutators(expected, reading), _without_commutators(reading, expected)
     if is_numbered or ("_" in expected) != ("_" in reading):
@@ -49,8 +69,21 @@ def in_one_notation(expected: Tokens, reading: Tokens) -> tuple[Tokens, Tokens]:
     return expected, reading
 
 
+def _floored(tokens: Tokens) -> Tokens:
+    return tokens if "\\lfloor" in tokens or "\\lceil" in tokens else _replaced(_GAUSS, r"\\lfloor \1 \\rfloor", tokens)
+
+
 def _replaced(pattern: re.Pattern[str], by: str, tokens: Tokens) -> Tokens:
     return tuple(pattern.sub(by, " ".join(tokens)).split())
+
+
+def _bearing(tokens: Tokens) -> Tokens:
+    r"""N 30\degree E and 30\degree east of north, with or without \text."""
+    if len(tokens) == 4 and tokens[1].isdigit() and tokens[2] == "\\degree":
+        start, end = (_WINDS.get((word_of(token) or token).lower(), "") for token in (tokens[0], tokens[3]))
+        if start in ("north", "south") and end in ("east", "west"):
+            return (*tokens[1:3], f"\\text{{{end}}}", "\\text{of}", f"\\text{{{start}}}")
+    return tokens
 
 
 def _written_out(tokens: Tokens, other: Tokens) -> Tokens:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from .tokens import Tokens, UnreadableAnswer, closes, commands, join, listed, split
@@ -25,10 +27,16 @@ GREEK = commands(
 # Letters that call rather than multiply when a bracket follows: f(x + 1), but a(b + c).
 CALLING = frozenset({*"fghFGHO", "\\phi", "\\psi", "\\Phi", "\\Psi", "\\Gamma", "\\zeta", "\\Theta", "\\Omega"})
 COUNTED = {"C": "binom", "P": "arrangements"}
+BEFORE_COUNTS = frozenset({"\\cdot", "/", "+", "-", "(", "{", "=", "\\times"})
+"""What stands before the first index of {}_5C_2."""
 UNWORKED = commands("int iint iiint oint lim limsup liminf sup inf bigcup bigcap")
 CLOSERS = {"(": ")", "[": "]", "{": "}", "\\langle": "\\rangle"}
 BRACKETS = {"\\lfloor": ("floor", "\\rfloor"), "\\lceil": ("ceil", "\\rceil")}
 ENDS = frozenset({")", "]", "}", "\\}", "\\rangle", "\\rfloor", "\\rceil", ",", ";", "+", "-", "&", "\\newrow"})
+
+
+_ARITHMETIC = commands("cdot frac")
+_COUNT = re.compile(r"([CAP]) _ \{ (\d{1,4}) \} \^ \{ (\d{1,4}) \}(?! \^)")
 
 
 def symbols(expression: Expression) -> frozenset[str]:
@@ -126,6 +134,26 @@ def whole(value: int) -> Expression:
 
 def basis(letter: str) -> Expression:
     return ("basis", *(whole(int(letter == name)) for name in "ijk"))
+
+
+@lru_cache(maxsize=16)
+def counts(tokens: Tokens) -> dict[tuple[str, Expression], Expression]:
+    """What the C_5^2, A_3^3 and P_4^2 of an answer stand for; nothing where letters are about, or such a name alone: C_1 x + C_2.
+
+    The larger number of a C is the set. Without a number above two they may be the powers of constants.
+    """
+    found: dict[tuple[str, Expression], Expression] = {}
+    text, largest = " ".join(tokens), 0
+    for letter, low, high in _COUNT.findall(text):
+        below, above = int(low), int(high)
+        if letter != "C" and above > below:
+            return {}
+        largest = max(largest, below, above)
+        head = "binom" if letter == "C" else "arrangements"
+        numbers = whole(max(below, above)), whole(min(below, above))
+        found[f"{letter}_{{{low}}}", whole(above)] = (head, *numbers)
+    others = {*_COUNT.sub("", text).split()} - _ARITHMETIC
+    return found if largest > 2 and not any(token[0] == "\\" or token.isalpha() for token in others) else {}
 
 
 def are_digits(content: Tokens) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+from .measures import UNITS
 from .numerals import NUMBERS, in_digits
 from .sayings import as_formula
 from .tokens import Tokens, bare, filled, is_word, last_bracket, listed, split, word_of
@@ -28,13 +29,15 @@ _VERBS = listed(
 )
 _BECOMES = listed("converges tends approaches sums simplifies reduces evaluates amounts comes adds equal")
 _NOUNS = listed(
-    "point interval set line pair vector matrix function equation number value probability vertex center slope range domain"
+    "point interval set line pair vector matrix function equation number value probability vertex center slope range domain "
+    "focus foci vertices"
 )
 _DENIALS = listed(
     "not isn't aren't never no neither nor or either maybe perhaps possibly probably likely unlikely if unless except than between "
     "cannot wrong incorrect false depends depending undefined half twice"
 )
 _SO = listed("so thus hence therefore")
+_REASONS = frozenset({"\\text{since}", "\\text{because}"})
 _VERDICTS = listed("yes true because since")
 """What follows them is a reason."""
 _SUCH = listed("such that with where satisfying for which")
@@ -51,7 +54,7 @@ _VICTORIES = tuple(
         "is the winner",
     )
 )
-_COMPARED = {
+COMPARED = {
     tuple(said.split()): sign
     for sign, phrases in (
         ("\\ge", ("greater than or equal to", "at least", "no less than", "not less than", "no fewer than")),
@@ -77,6 +80,7 @@ _DIRECTIONS = re.compile(
 )
 _NUMBERS_OF_ALL = listed("real reals number numbers values")
 _ALL_REALS = _NUMBERS_OF_ALL | listed("all the any every that are which is")
+_BOUNDING = frozenset({"\\ne", "<", ">", "\\le", "\\ge"})
 _ORDER = (("<",), (">",), ("\\le",), ("\\ge",))
 _YEAR = listed("in the year")
 _STATEMENTS = listed("statements statement options choices parts both only")
@@ -99,7 +103,7 @@ _OTHERWISE = _DENIALS | listed(
     "this that it which what or"
 )
 """Words that a mere reason in brackets has not."""
-_AGAIN = listed("or i e ie that is which equals equivalently equivalent to")
+_AGAIN = listed("or i e ie that is which equals equivalently equivalent to namely meaning")
 _ROUNDED = listed("approximately approx about roughly")
 _NEXT_STEPS = frozenset({"\\Rightarrow", "\\iff", "\\Leftrightarrow"})
 _CONDITIONS = frozenset(
@@ -129,11 +133,12 @@ Ranges = tuple[tuple[str, str], ...]
 
 _BETWEEN = frozenset({",", ";", "\\text{and}", "\\text{or}"})
 _SAYING_NOTHING = _EMPTY_WORDS | _VERBS | _BECOMES | _DENIALS | _QUANTIFIERS.keys()
-_SAYING_NOTHING |= _NOUNS - listed("slope range domain vertex center")
+_SAYING_NOTHING |= _NOUNS - listed("slope range domain vertex center focus foci vertices")
 _SAYING_NOTHING |= _ADJECTIVES - listed("maximum minimum max min")
-_SAYING_NOTHING |= {word for said in _COMPARED for word in said}
+_SAYING_NOTHING |= {word for said in COMPARED for word in said}
 _SAYING_NOTHING |= listed("he she it they we there to by in now then will must diverges")
-_SPEAKING = frozenset({"\\dots", "\\mid", "\\approx", "\\in", "\\to", "\\ne", *_NEXT_STEPS, *_CONDITIONS})
+_FULL = {"max": "maximum", "min": "minimum"}
+_SPEAKING = frozenset({"\\dots", "\\nmid", "\\mid", "\\approx", "\\in", "\\to", "\\ne", *_NEXT_STEPS, *_CONDITIONS})
 
 
 def subject(tokens: Tokens) -> frozenset[str]:
@@ -142,7 +147,7 @@ def subject(tokens: Tokens) -> frozenset[str]:
     if not 0 < end < len(tokens) or not _BETWEEN.isdisjoint(tokens) or as_formula(tokens) != tokens:
         return frozenset()
     words = {word_of(token) for token in tokens[:end]}
-    return frozenset(word.removesuffix("s") for word in words - _SAYING_NOTHING)
+    return frozenset(_FULL.get(word, word.removesuffix("s")) for word in words - _SAYING_NOTHING)
 
 
 def speaks(tokens: Tokens) -> bool:
@@ -157,15 +162,7 @@ def speaks(tokens: Tokens) -> bool:
 
 def plain_statement(tokens: Tokens) -> Tokens:
     """The answer without what is said before and behind it."""
-    for reading in (
-        _directed,
-        _compared,
-        _without_signature,
-        _without_victory,
-        _of_choices,
-        _approximation,
-        _last_step,
-    ):
+    for reading in (_directed, _compared, _without_signature, _of_choices, _approximation, _last_step):
         tokens = reading(tokens)
     return _without_note(_without_tail(_without_lead(tokens)))
 
@@ -212,13 +209,13 @@ def _compared(tokens: Tokens) -> Tokens:
     if _NUMBERS_OF_ALL.intersection(map(word_of, tokens[:end])) and _is_compared(tokens[end:]):
         tokens = tokens[end:]  # all real numbers at most 2
     words = tuple(word_of(token) for token in tokens[start : start + _LONGEST_COMPARISON])
-    said = next((said for said in _COMPARED if words[: len(said)] == said), ())
-    return (*tokens[: start // 2], _COMPARED[said], *tokens[start + len(said) :]) if said else tokens
+    said = next((said for said in COMPARED if words[: len(said)] == said), ())
+    return (*tokens[: start // 2], COMPARED[said], *tokens[start + len(said) :]) if said else tokens
 
 
 def _is_compared(tokens: Tokens) -> bool:
     words = tuple(word_of(token) for token in tokens[:_LONGEST_COMPARISON])
-    return tokens[0] in ("<", ">", "\\le", "\\ge") or any(words[: len(said)] == said for said in _COMPARED)
+    return tokens[0] in ("<", ">", "\\le", "\\ge") or any(words[: len(said)] == said for said in COMPARED)
 
 
 def _without_signature(tokens: Tokens) -> Tokens:
@@ -230,7 +227,7 @@ def _without_signature(tokens: Tokens) -> Tokens:
     return bare(rest[0]) if is_signature else tokens
 
 
-def _without_victory(tokens: Tokens) -> Tokens:
+def without_victory(tokens: Tokens) -> Tokens:
     """Bob wins, Bob has a winning strategy, where Bob is asked for."""
     words = [word_of(token) for token in tokens]
     if not all(words):
@@ -263,6 +260,9 @@ def _approximation(tokens: Tokens) -> Tokens:
 
 def _last_step(tokens: Tokens) -> Tokens:
     r"""Of 2x = 10 \Rightarrow x = 5 the last statement: it is the answer."""
+    value = bare(split(tokens, _REASONS)[0])
+    if not all(map(is_word, value)) and len(split(value, _BETWEEN)) == 1:
+        tokens = value  # 5, since x > 0
     words = [word_of(token) for token in tokens] if "\\text{answer}" in tokens else []
     for at in range(len(words) - 2, 0, -1):
         if words[at - 1 : at + 1] == ["answer", "is"] and not _DENIALS.intersection(words):
@@ -291,11 +291,12 @@ def _without_lead(tokens: Tokens) -> Tokens:
     # x is 5; the value of x is 5
     named = (said == 2 and tokens[0].isalpha()) or (words[0] and tokens[0] not in _CONDITIONS)
     is_product = any(a[0].isdigit() and b.isalpha() for a, b in pairwise(tokens[:said]))  # 2x is 5
-    is_parity = 0 < said < len(tokens) and words[said] in ("even", "odd")
+    is_placed = words[said - 1] == "at" and any(token[0].isdigit() for token in tokens[:said])  # maximum 5 at x = 1
+    is_parity = 0 < said < len(tokens) and words[said] in ("even", "odd") and "function" not in words[:said]
     if (
         named
         and 0 < said < len(tokens)
-        and not (is_parity or is_product)
+        and not (is_parity or is_product or is_placed)
         and not set(words[:said]) & (_DENIALS | _VERDICTS)
     ):
         return _without_lead(bare(tokens[said:]) or tokens[-1:])
@@ -304,7 +305,7 @@ def _without_lead(tokens: Tokens) -> Tokens:
     is_noun = bool(end) and words[end - 1] in _NOUNS and set(words[: end - 1]) <= _ADJECTIVES
     is_year = "year" in words[:end] or (end == 1 and len(tokens) == 2 and len(tokens[1]) == 4)
     is_noun |= is_year and set(words[:end]) <= _YEAR
-    if 0 < end < len(tokens) and (is_label or is_noun or set(words[:end]) <= _EMPTY_WORDS):
+    if 0 < end < len(tokens) and tokens[end] != "_" and (is_label or is_noun or set(words[:end]) <= _EMPTY_WORDS):
         return _without_lead(bare(tokens[end:]) or tokens[-1:])
     return tokens
 
@@ -325,14 +326,18 @@ def _without_note(tokens: Tokens) -> Tokens:
     if not start or start == len(tokens) - 2:
         return tokens
     words = [word_of(token) for token in tokens[start + 1 : -1]]
-    is_rejected = not all(words) and not words[0] and not _REJECTED.isdisjoint(words)
-    is_list = not _BETWEEN.isdisjoint(tokens[:start])  # a reason behind it may say in which order
-    is_reason = not is_list and len(words) > 2 and all(words) and _OTHERWISE.isdisjoint(words)
-    if is_rejected or is_reason or words[0] in _NOTES:
-        return tokens[:start]
     said = next(
         (at for at, word in enumerate(words) if word not in _AGAIN and tokens[start + 1 + at] != ","), len(words)
     )
+    is_list = not _BETWEEN.isdisjoint(tokens[:start])  # a reason behind it may say in which order
+    again = in_digits(tokens[start + 1 + said : -1])
+    is_number = bool(again) and not is_word(again[0]) and all(not is_word(t) or word_of(t) in UNITS for t in again)
+    if all(words[said:]) and not is_list and is_number:  # 12 (one dozen)
+        return (*tokens[:start], "\\text{or}", "{", *again, "}")
+    is_rejected = not all(words) and not words[0] and not _REJECTED.isdisjoint(words)
+    is_reason = not is_list and len(words) > 2 and all(words) and _OTHERWISE.isdisjoint(words)
+    if is_rejected or is_reason or words[0] in _NOTES:
+        return tokens[:start]
     in_words = is_word(tokens[0]) and in_digits(tokens[:start])[0].isdigit()  # twelve (12)
     is_beside_unit = said or words[-1] or tokens[-2] in ("%", "\\degree")
     is_again = words[said:] and not words[said] and (is_beside_unit or in_words)
@@ -368,7 +373,9 @@ def take_conditions(tokens: Tokens) -> tuple[Tokens, Ranges, list[Tokens]]:
         body = tuple(token for item in items for token in (",", *item))[1:]
     start = last_bracket(bare(body))
     inside = bare(body)[start + 1 : -1]
-    is_domain = start and "\\ne" in inside and not bare(body)[start - 1].isalpha()  # \\frac{a}{b} (b \\ne 0)
+    is_equation = "=" in body and bare(body)[start - 1].islower()  # y = 8x (x > 0), but P(x > 0)
+    is_said = is_equation or not bare(body)[start - 1].isalpha()
+    is_domain = start and is_said and not _BOUNDING.isdisjoint(inside)  # \\frac{a}{b} (b \\ne 0)
     if start and (is_domain or _parameter(inside) is not None):  # (k \\in \\mathbb{Z})
         clauses.append(inside)
         body = bare(body)[:start]
@@ -382,7 +389,7 @@ def same_ranges(one: Ranges, other: Ranges) -> bool:
     """Whether the parameters run through the same numbers; whether N begins with 0 is left open."""
     sets = [[numbers for _, numbers in ranges] for ranges in (one, other)]
     return len(one) == len(other) and all(
-        a == b or (a[0] == b[0] and "N" in (a, b)) for a, b in zip(*sets, strict=True)
+        a == b or {a, b} == {"", "R"} or (a[:1] == b[:1] and "N" in (a, b)) for a, b in zip(*sets, strict=True)
     )
 
 

@@ -13,7 +13,8 @@ from .families import whole_parameter
 from .leaves import Judge, Sides, is_rounding
 from .parts import whole
 from .phrases import Ranges, same_ranges
-from .structure import BOUND, FLIPPED, ORDER, Node, is_name, letters, read
+from .structure import BOUND, FLIPPED, ORDER, Node, is_name, letters, plain_words, read
+from .symbols import are_moments, names_quantity
 from .tokens import Tokens, UnreadableAnswer, commands, listed, word_of
 from .words import phrase
 
@@ -26,9 +27,14 @@ _WHOLE_NUMBERS = listed("all every any the is are an a if for when integer integ
 _NOT = listed("not never isn't unless except excluding without")
 _PLACES = frozenset({"\\text{at}", "\\text{when}", "\\text{for}", "\\text{if}", "\\text{where}"})
 _ANGLE = re.compile(r"^m?\\angle ?(?=[A-Z]$)")
+_CALLED = re.compile("e|d[a-z]")
+"""The eccentricity and a differential: alone before an equals sign they are names."""
 _FEW = 30
 """Whole numbers between two ends that are listed."""
-_SAME_NAMES = {"f(x)": "y", "f^{-1}(x)": "y", "f'(x)": "y'", "\\frac{dy}{dx}": "y'", "f''(x)": "y''"}
+_SAME_NAMES = {
+    **dict.fromkeys(("f(x)", "f^{-1}(x)"), "y"), **dict.fromkeys(("f'(x)", "\\frac{dy}{dx}", "\\frac{df}{dx}"), "y'"),
+    **dict.fromkeys(("f''(x)", "\\frac{d^{2}y}{dx^{2}}", "\\frac{d^{2}f}{dx^{2}}"), "y''"),
+}  # fmt: skip
 
 
 def describes_set(node: Node) -> bool:
@@ -237,11 +243,13 @@ def _whole_numbers(node: Node, ranges: Ranges) -> Node:
     r"""1 < n \le 3, n \in \mathbb{Z} as \{2, 3\}, where the numbers are few; otherwise with ends that belong to it."""
     plain = replace(node, ranges=())
     span = _interval(plain) if node.operators else None
-    if span is None or span.kind != "tuple" or [s for _, s in ranges] != ["Z"]:
+    if span is None or span.kind != "tuple" or len(ranges) != 1 or ranges[0][1] not in ("Z", "N", "N1"):
         return plain
     ends = [None if "\\infty" in x.tokens else exact_value(parse(x.tokens), QUICK_BITS) for x in span.items]
     low = None if ends[0] is None else floor(ends[0]) + 1 if span.form[0] == "(" else ceil(ends[0])
     high = None if ends[1] is None else ceil(ends[1]) - 1 if span.form[1] == ")" else floor(ends[1])
+    if ranges[0][1] != "Z" and (low is None or low < 1):
+        return plain
     if low is not None and high is not None and 0 <= high - low < _FEW:
         return read(
             ("\\{", *",".join(map(str, range(low, high + 1))).replace(",", " , ").replace("-", "- ").split(), "\\}")
@@ -283,8 +291,22 @@ def same_relation(asked: Node, given: Node, by: Judge) -> bool:
     if set(asked.operators) == {"="} or asked.operators == ("\\in",):
         left, right = asked.items[0], asked.items[-1]
         is_quantity = letters(left.tokens) and not letters(right.tokens) and not re.search(r"\d", left.text)
-        return (is_name(left) or is_quantity or bool(TASKS.intersection(left.tokens))) and by.same(right, given)
+        return (
+            _is_called(left) or is_quantity or _is_constant(left) or bool(TASKS.intersection(left.tokens))
+        ) and by.same(right, given)
     return False
+
+
+def _is_called(node: Node) -> bool:
+    return is_name(node) or _CALLED.fullmatch(node.text) is not None
+
+
+def _is_constant(node: Node) -> bool:
+    """Whether nothing unknown is in it, as in C_5^2 = 10."""
+    try:
+        return node.kind == "leaf" and not symbols(parse(node.tokens))
+    except UnreadableAnswer:
+        return False
 
 
 def _answers_with_name(asked: Node, given: Node, by: Judge) -> bool:
@@ -293,7 +315,7 @@ def _answers_with_name(asked: Node, given: Node, by: Judge) -> bool:
     if not _NOT.isdisjoint(map(word_of, given.tokens)):
         return False
     if set(given.operators) == {"="}:
-        if is_name(sides[0]) or TASKS.intersection(sides[0].tokens) or _is_quantity(sides[0], asked):
+        if _is_called(sides[0]) or TASKS.intersection(sides[0].tokens) or _is_quantity(sides[0], asked):
             sides = sides[1:]
         elif is_name(sides[-1]):  # 5 = x
             sides.pop()
@@ -349,8 +371,11 @@ def _same_relations(asked: Node, given: Node, by: Judge) -> bool:
         return _same_equations(asked, given, by)
     if asked.operators == given.operators and same_in_order(asked.items, given.items, by):
         return True
+    if asked.operators == ("\\approx",) and given.tokens[:2] == ("B", "(") and given.tokens[-1] == ")":
+        return by.same(asked.items[1], given)  # X \\sim B(3, 0.5)
     turned = tuple(FLIPPED.get(operator, operator) for operator in reversed(given.operators))
-    is_turned = asked.operators == turned and {*turned} <= ORDER | {"\\parallel", "\\perp"}
+    is_similarity = turned == ("\\approx",) and asked.tokens[0] == "\\triangle"
+    is_turned = asked.operators == turned and (is_similarity or {*turned} <= ORDER | {"\\parallel", "\\perp"})
     if is_turned and same_in_order(asked.items, given.items[::-1], by):
         return True  # c > b > a is a < b < c
     if len(asked.items) == len(given.items) == 2 and {*asked.operators, *given.operators} <= ORDER:
@@ -368,7 +393,9 @@ def _same_relations(asked: Node, given: Node, by: Judge) -> bool:
 
 def _same_equations(asked: Node, given: Node, by: Judge) -> bool:
     name, value = asked.items[0], asked.items[-1]
-    if is_name(name):
+    if len(asked.items) == len(given.items) == 2 and _is_usual(name, given.items[0]):
+        return by.same(value, given.items[1])
+    if is_name(name) and name.form != ":":
         for side, others in ((given.items[0], given.items[1:]), (given.items[-1], given.items[:-1])):
             if _same_name(name, side):
                 return all(by.same(value, other) for other in _worked_out(others))
@@ -381,6 +408,14 @@ def _same_equations(asked: Node, given: Node, by: Judge) -> bool:
         turned = given.items[::-1]
         return any(same_in_order(asked.items, items, by) for items in (given.items, turned))
     return by.algebra.equations(_sides(asked), _sides(given))
+
+
+def _is_usual(name: Node, other: Node) -> bool:
+    r"""Whether one is the usual symbol of what the other says: "variance", \sigma^2 and D(X)."""
+    if name.kind == "words" or other.kind == "words":
+        said, symbol = (name, other) if name.kind == "words" else (other, name)
+        return symbol.kind != "words" and names_quantity(plain_words(said), symbol.text)
+    return are_moments(name.text, other.text)
 
 
 def _same_name(asked: Node, given: Node) -> bool:
@@ -408,6 +443,7 @@ def _same_name(asked: Node, given: Node) -> bool:
 def _event(name: str) -> str:
     """E[X] and \\mathbb{P}(A) as E(X) and P(A), a partial derivative as f_x."""
     name = re.sub(r"^\\frac\{\\partial ?(\w)\}\{\\partial ?(\w)\}$", r"\1_{\2}", name)
+    name = re.sub(r"^S_\{(?:\\triangle ?)?([A-Z]{3,8})\}$", r"[\1]", name)  # the area of a figure
     name = re.sub(r"^\\(?:mathbb\{([EP])\}|(P)r)", r"\1\2", name)
     return name.replace("[", "(").replace("]", ")") if name[:1] in "EPV" else name
 

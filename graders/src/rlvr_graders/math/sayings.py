@@ -14,6 +14,7 @@ from .tokens import Tokens, is_word, word_of
 _TABLE = r"""
 N is [strictly] between A and B exclusive -> A < N < B
 N is|lies strictly between A and B -> A < N < B
+N is|lies between A and B inclusive -> A \le N \le B
 [all] [real] [numbers] [strictly] between A and B exclusive -> A < \kappa < B
 [all] [real] [numbers] strictly between A and B -> A < \kappa < B
 [all] [real] [numbers] between A and B inclusive -> A \le \kappa \le B
@@ -25,8 +26,23 @@ leaves|leaving [a|the] remainder [of] A when|upon divided|division by B -> A \mo
 N is [a] multiple of A -> N \equiv 0 \mod { A }
 N is divisible by A -> N \equiv 0 \mod { A }
 A \mid N -> N \equiv 0 \mod { A }
+[all|any|every|the] [integers|positive|natural] [integers|numbers] N [is|are] not divisible by A -> N \nequiv 0 \mod { A }
+N is|are not [a] multiple of A -> N \nequiv 0 \mod { A }
+A \nmid N -> N \nequiv 0 \mod { A }
 A divides N -> N \equiv 0 \mod { A }
 [a|any|every|the|each] multiple of A -> 'all 'multiples 'of A
+[a|any|every|the|each] power of A -> 'all 'powers 'of A
+powers of A -> 'all 'powers 'of A
+N is [a] power of A -> 'all 'powers 'of A
+[all|any|every|each] [the] positive|natural integer|integers|number|numbers N -> 'all 'positive 'integers
+[a|the] [local|relative|global|absolute] maximum|max|minimum|min [value] [of] A at B -> A 'at B
+P is [a|the] local|relative minimum|min [point] -> 'local 'minimum 'at P
+P is [a|the] local|relative maximum|max [point] -> 'local 'maximum 'at P
+[we] fail|failed to reject A -> 'not 'reject A
+[we] do|does|did|should not reject A -> 'not 'reject A
+[we] cannot reject A -> 'not 'reject A
+[we] reject [the] null hypothesis -> 'reject H _ { 0 }
+not reject [the] null hypothesis -> 'not 'reject H _ { 0 }
 [the|a] circle with|of center|centre P and radius A -> 'center P , 'radius A
 [the|a] circle with|of radius A and center|centre P -> 'center P , 'radius A
 [the|a] circle of|with radius A centered|centred at P -> 'center P , 'radius A
@@ -92,12 +108,15 @@ def as_formula(tokens: Tokens) -> Tokens:
     """The answer with such a phrase written out; as it is where it is none."""
     if len(tokens) > _LONGEST or (len(tokens) < 3 and not is_word(tokens[0])):
         return tokens
+    if len(tokens[0]) == 8 and tokens[0][6].islower() and word_of(tokens[1] if tokens[1:] else "") in ("is", "lies"):
+        tokens = (tokens[0][6], *tokens[1:])  # x is between
     tokens = _numbered(tokens)
     words = {word_of(token) or token for token in tokens}
     if _ALL_KEYS.isdisjoint(words):
         return tokens
-    if words & {"inclusive", "exclusive"} and tokens[-2] == ",":
-        tokens = (*tokens[:-2], tokens[-1])
+    if words & {"inclusive", "exclusive"}:
+        tokens = (*tokens[:-3], tokens[-2]) if tokens[-1] == ")" and tokens[-3] == "(" else tokens
+        tokens = (*tokens[:-2], tokens[-1]) if tokens[-2] == "," else tokens
     text = "".join(f"'{token[6:-1]} " if is_word(token) else f"{token} " for token in tokens if token != " ")
     for keys, pattern, written in _SAYINGS:
         match = None if keys.isdisjoint(words) else pattern.fullmatch(text)

@@ -12,8 +12,9 @@ from functools import cached_property
 from itertools import pairwise, permutations, product
 
 from .numerals import in_digits
-from .phrases import Ranges, accepted, plain_statement, speaks, take_conditions
+from .phrases import Ranges, accepted, plain_statement, speaks, take_conditions, without_victory
 from .sayings import as_formula
+from .symbols import symbols_of
 from .tokens import (
     CLOSERS,
     MAX_ITEMS,
@@ -47,6 +48,7 @@ _UNNAMED = ("\\kappa",)
 SET_OPERATIONS = {"\\cup": "union", "\\cap": "intersection", "\\setminus": "difference"}
 _SEPARATORS = frozenset({",", ";", "\\text{and}", "\\text{or}"})
 _IF = frozenset({"\\text{if}", "\\text{for}", "\\text{when}"})
+_OTHERWISE = listed("otherwise else elsewhere")
 _EXTREMES = {
     **dict.fromkeys(("\\max", "\\text{max}", "\\text{Max}"), "\\text{maximum}"),
     **dict.fromkeys(("\\min", "\\text{min}", "\\text{Min}"), "\\text{minimum}"),
@@ -54,6 +56,7 @@ _EXTREMES = {
 _FOR = frozenset({"\\text{for}", "\\text{where}", "\\text{with}"})
 _LONGEST_LABEL = 3
 _LINKS = listed("is are was has have had gets get costs cost the a an : of")
+_ARGUING = listed("so thus hence therefore since because answer")
 _PERMUTATIONS = listed(
     "and all any every its the their cyclic permutation permutations thereof of it these this triple up to in order"
 )
@@ -118,7 +121,7 @@ def read(tokens: Tokens) -> Node:
         return _single(tokens)
     says = speaks(tokens)
     if says:
-        tokens = accepted(as_formula(tokens))
+        tokens = accepted(as_formula(without_victory(tokens)))
     if (parts := _labelled(tokens)) is not None:
         return Node("list", tuple(_EXTREMES.get(token, token) for token in tokens), parts, form="and")
     if says:
@@ -133,8 +136,8 @@ def read(tokens: Tokens) -> Node:
         return residue
     ranges: Ranges = ()
     conditions: list[Tokens] = []
-    if branches := _said_cases(tokens):
-        return Node("cases", tokens, branches)
+    if said_cases := _said_cases(tokens):
+        return said_cases
     if says and (members := _permuted(tokens)):
         return Node("list", tokens, members, form=",")
     if members := _members(tokens):
@@ -209,6 +212,8 @@ def _labelled(tokens: Tokens) -> tuple[Node, ...] | None:
         if _SEPARATORS.isdisjoint(tokens) or not any(is_word(token) or token in _EXTREMES for token in tokens):
             return None
         sides = [_label(part) for part in filled(tokens, _SEPARATORS - {"\\text{or}"})]
+        if any(symbols_of("".join(map(word_of, label))) for label, _ in sides):  # center (1, 2), r = 3
+            sides = [side if side[0] else _assignment(side[1]) for side in sides]
     if (
         len(sides) < 2
         or not all(label and value for label, value in sides)
@@ -216,7 +221,7 @@ def _labelled(tokens: Tokens) -> tuple[Node, ...] | None:
     ):
         return None
     return tuple(
-        Node("relation", (*label, "=", *value), (Node("words", label), read(value)), operators=("=",))
+        Node("relation", (*label, "=", *value), (_single(label), read(value)), operators=("=",))
         for label, value in sides
     )
 
@@ -228,10 +233,22 @@ def _label(part: Tokens) -> tuple[Tokens, Tokens]:
         label, value = part[start + 1 : -1], part[:start]
     else:
         end = next((at for at, t in enumerate(part) if not is_word(t) and t not in _EXTREMES), len(part))
-        label, value = part[:end], bare(part[end:])
+        if end == len(part) and "\\text{is}" in part:  # Alice is a knight
+            end = part.index("\\text{is}") + 1
+            end += word_of(part[end]) in ("a", "an") if part[end:] else 0
+        label, value = part[:end], bare(part[end:]) if part[end : end + 1] != ("_",) else ()
     value = bare(value[1:]) if value[:1] == ("=",) else value
-    label = tuple(_EXTREMES.get(token, token.lower()) for token in label if word_of(token) not in _LINKS)
-    return (label, value) if len(label) <= _LONGEST_LABEL and "\\text{or}" not in part else ((), ())
+    named = tuple(_EXTREMES.get(token, token.lower()) for token in label if word_of(token) not in _LINKS)
+    is_letter = len(label) == 1 and len(word_of(label[0])) == 1 and label[0] != "\\text{a}"
+    label = (label[0][6],) if is_letter else named  # \\text{A: } 30
+    is_label = len(label) <= _LONGEST_LABEL and "\\text{or}" not in part and _ARGUING.isdisjoint(map(word_of, label))
+    return (label, value) if is_label else ((), ())
+
+
+def _assignment(part: Tokens) -> tuple[Tokens, Tokens]:
+    """Of r = 3 its sides."""
+    at = part.index("=") if "=" in part[:2] else 0
+    return (part[:at], bare(part[at + 1 :])) if at else ((), ())
 
 
 def _lettered(tokens: Tokens) -> list[tuple[Tokens, Tokens]]:
@@ -280,16 +297,29 @@ def _permuted(tokens: Tokens) -> tuple[Node, ...]:
     )
 
 
-def _said_cases(tokens: Tokens) -> tuple[Node, ...]:
-    """The branches of "1 if n is even, 0 if n is odd"; none where this is anything else."""
+def _said_cases(tokens: Tokens) -> Node | None:
+    """The function of "1 if n is even, 0 if n is odd", perhaps with its name, a_n = 1 if ...; None where this is anything else."""
     if _IF.isdisjoint(tokens):
-        return ()
+        return None
     parts = [filled(part, _IF) for part in filled(tokens, _SEPARATORS)]
-    if len(parts[-1]) == 1 and word_of(parts[-1][0][-1]) == "otherwise":
-        parts[-1] = [parts[-1][0][:-1], parts[-1][0][-1:]]
+    if len(parts[-1]) == 1:
+        last = parts[-1][0]
+        if word_of(last[-1]) in _OTHERWISE:
+            parts[-1] = [last[:-1], last[-1:]]
+        elif word_of(last[0]) in _OTHERWISE:
+            parts[-1] = [last[1:], last[:1]]
     if len(parts) < 2 or any(len(part) != 2 or not all(map(bare, part)) for part in parts):
-        return ()
-    return tuple(Node("conditional", value, (read(value), read(condition))) for value, condition in parts)
+        return None
+    sides = [split(value, {"="}) for value, _ in parts]
+    names = {side[0] for side in sides if len(side) == 2}
+    if len(names) > 1:
+        return None
+    branches = tuple(
+        Node("conditional", value, (read(side[-1] if len(side) == 2 else value), read(condition)))
+        for side, (value, condition) in zip(sides, parts, strict=True)
+    )
+    cases = Node("cases", tokens, branches)
+    return Node("relation", tokens, (read(names.pop()), cases), operators=("=",)) if names else cases
 
 
 def _except(tokens: Tokens) -> Node | None:
@@ -395,7 +425,23 @@ def _single(tokens: Tokens) -> Node:
         return Node("words", tokens)
     if tokens[0] in _POINT_NAMES and tokens[1:2] == ("(",) and closes(tokens, 1) == len(tokens) - 1 and "," in tokens:
         return Node("relation", tokens, (_leaf(tokens[:1]), read(tokens[1:])), operators=("=",))  # A(2, 3)
-    return _leaf(tokens)
+    return _each_with_unit(_leaf(tokens), tokens) if "," in tokens else _leaf(tokens)
+
+
+def _each_with_unit(leaf: Node, tokens: Tokens) -> Node:
+    """(2, -3) m/s: the unit is that of each component."""
+    inside = tokens[: closes(tokens, 0) + 1]
+    if (
+        not leaf.unit.measure
+        or not 2 < len(inside) < len(tokens)
+        or tokens[0] not in ("(", "[", "\\langle")
+        or "," in tokens[len(inside) :]
+    ):
+        return leaf
+    vector = read(inside)
+    if vector.kind != "tuple" or any(item.kind != "leaf" or item.unit != NO_UNIT for item in vector.items):
+        return leaf
+    return replace(vector, items=tuple(replace(item, unit=leaf.unit) for item in vector.items), unit=leaf.unit)
 
 
 def _related(tokens: Tokens, items: tuple[Node, ...], operators: Tokens) -> Node:
@@ -484,7 +530,7 @@ def _cases(tokens: Tokens) -> Node | None:
     """The lines of a system are a list; those of a function by cases are values with their conditions."""
     if tokens[0] != "\\begin{cases}" or closes(tokens, 0) != len(tokens) - 1:
         return None
-    lines = [filled(row, {"&"}) for row in filled(tokens[1:-1], {"\\newrow"})]
+    lines = [_cells(row) for row in filled(tokens[1:-1], {"\\newrow"})]
     if not lines or not all(1 <= len(line) <= 2 for line in lines):
         raise UnreadableAnswer("the lines of the cases are not understood")
     if all(len(line) == 1 for line in lines) or all(line[-1][0] in RELATIONS for line in lines):
@@ -496,6 +542,14 @@ def _cases(tokens: Tokens) -> Node | None:
         cells = (tuple(token for token in cell if word_of(token) not in dropped) for cell in line)
         branches.append(Node("conditional", line[0], tuple(map(read, cells))))
     return Node("cases", tokens, tuple(branches))
+
+
+def _cells(row: Tokens) -> list[Tokens]:
+    r"""The value and the condition of a line of cases; a comma alone may stand between them: 2n, n \ge 2."""
+    cells = filled(row, {"&"})
+    parts = filled(row, {","}) if len(cells) == 1 else []
+    is_conditional = len(parts) == 2 and RELATIONS.isdisjoint(parts[0]) and not RELATIONS.isdisjoint(parts[1])
+    return parts if is_conditional else cells
 
 
 def _leaf(tokens: Tokens) -> Node:

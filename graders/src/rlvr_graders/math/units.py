@@ -101,6 +101,9 @@ class Unit:
 NO_UNIT = Unit()
 
 
+_SIZES = listed("long wide high deep thick")
+
+
 def units_conflict(one: Unit, other: Unit, *, counts_matter: bool = False) -> bool:
     """Whether the units are of different kinds (5 cm, 5 s, 5 eggs), or words that turn the meaning differ (20 % more, 20 % less).
 
@@ -115,6 +118,9 @@ def units_conflict(one: Unit, other: Unit, *, counts_matter: bool = False) -> bo
         return True
     if one.is_percent != other.is_percent and any(_counts(unit) for unit in (one, other) if not unit.measure):
         return True  # 60 people are not 60 %
+    sizes = [{word.replace("tall", "high") for word in unit.words} & _SIZES for unit in (one, other)]
+    if all(sizes) and sizes[0] != sizes[1]:
+        return True  # 8 cm long, 8 cm wide
     if one.measure and other.measure:
         names = {name for name, _ in one.measure + other.measure}
         if {one.measure, other.measure} == _POUNDS:
@@ -313,7 +319,8 @@ class _Reading:
             lowered = _CHANGES.get(lowered, lowered)  # 8 % reduced
         if following or "-" in lowered:  # light-years, nautical miles
             first, second = lowered.replace("-", ""), word_of(following)
-            if first + second in UNITS and len(first + second) > 3:
+            is_product = bool(second) and len(first) == 1  # g mol^{-1}
+            if first + second in UNITS and len(first + second) > 3 and not is_product:
                 self.at, lowered = self.at + bool(second), first + second
         if lowered in ("is", "are") and word_of(following) in ("left", "remaining", "needed", "required"):
             return True  # 15 are left

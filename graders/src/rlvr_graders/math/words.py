@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from .measures import CASED
 from .moments import MONTHS
 from .structure import ALL_WORDS, EMPTY_WORDS, Node, plain_words
 from .tokens import Tokens, is_word, listed, word_of
@@ -21,28 +22,47 @@ SAME_WORDS = {
         ("convergent", "converges", "seriesconverges", "integralconverges", "sequenceconverges"),
         ("absolutelyconvergent", "convergesabsolutely", "seriesconvergesabsolutely"),
         ("conditionallyconvergent", "convergesconditionally", "seriesconvergesconditionally"),
-        ("\\mathbbn", "\\mathbbz^+", "allpositiveintegers", "positiveintegers", "allnaturalnumbers", "naturalnumbers"),
-        ("yes", "true"),
+        ("\\mathbbn", "\\mathbbz^+", "allpositiveintegers", "positiveintegers", "anypositiveinteger", "everypositiveinteger",
+          "allnaturalnumbers", "naturalnumbers"),
+        ("yes", "true", "correct"),
+        ("perfectsquares", "allperfectsquares", "everyperfectsquare", "anyperfectsquare", "perfectsquare", "squarenumbers"),
+        *((way, f"monotonically{way}", f"monotone{way}", f"monotonic{way}") for way in ("increasing", "decreasing")),
         ("primes", "allprimes", "primenumbers", "everyprime", "anyprime"),
         ("impossible", "notpossible", "cannotbedone"),
         ("neither", "neitherevennorodd", "neitheroddnoreven"),
         ("cannotbedetermined", "can'tbedetermined", "notenoughinformation", "insufficientinformation"),
         ("noneofabove", "noneofthese"),
+        ("notinvertible", "singular", "noninvertible", "non-invertible"),
+        ("invertible", "nonsingular", "non-singular", "notsingular"),
+        ("bijective", "bijection", "one-to-oneandonto", "injectiveandsurjective", "surjectiveandinjective"),
         ("notcontinuous", "discontinuous"),
         ("notbounded", "unbounded"),
+        ("notindependent", "dependent"),
+        ("uncountable", "uncountablyinfinite", "notcountable"),
+        *((f"local{end}", f"relative{end}") for end in ("maximum", "minimum")),
+        *((f"{sign}lyskewed", f"skewed{side}", f"skewedto{side}", f"{side}-skewed", f"{side}skewed", f"{sign}skew", f"{side}skew")
+          for sign, side in (("positive", "right"), ("negative", "left"))),
         ("notfair", "unfair"),
         ("notrational", "irrational"),
         ("linearlydependent", "notlinearlyindependent"),
         *((often, f"{often}true", f"{often}holds") for often in ("always", "never", "sometimes")),
+        *((f"{verb}s", verb, f"will{verb}", f"would{verb}") for verb in ("increase", "decrease")),
+        ("unchanged", "doesnotchange", "doesn'tchange", "nochange", "remainssame", "stayssame", "remainsunchanged", "constant",
+         "staysconstant"),
+        ("rejectnullhypothesis", "rejecth_0", "rejecth0"),
+        ("failtorejectnullhypothesis", "donotrejectnullhypothesis", "failtorejecth_0", "donotrejecth_0", "failtorejecth0"),
+        ("left", "toleft", "leftward", "leftwards"),
+        ("upward", "upwards", "up"),
+        ("downward", "downwards", "down"),
         ("injective", "one-to-one", "one-one"),
         ("surjective", "onto"),
-        ("right", "right-angled", "rightangled", "right-angledtriangle"),
+        ("right", "toright", "rightward", "rightwards", "right-angled", "rightangled", "right-angledtriangle"),
         ("\\mathbbq", "rationalnumbers", "rationals", "allrationals"),
         ("\\mathbbc", "complexnumbers", "allcomplex"),
         *((f"{start}{end}", f"{start}-{end}", start[0] + end[0]) for start in ("north", "south") for end in ("east", "west")),
         *((f"{day}day", day[:3], day[:4]) for day in ("mon", "tues", "wednes", "thurs", "fri", "satur", "sun")),
         *((month, month[:3], month[:4]) for month in MONTHS),
-        ("no", "false"),
+        ("no", "false", "incorrect"),
         ("\\mathbbz", "allintegers", "integers", "everyinteger"),
         ("\\mathbb{R}", *sorted(ALL_WORDS)),
         *(
@@ -65,6 +85,7 @@ _OPPOSED = {
         for line in """minimum minimal minima least smallest / maximum maximal maxima greatest largest / saddle / inflection
 increasing increases / decreasing decreases
 older / younger
+later / earlier
 taller longer higher / shorter lower
 faster / slower
 local relative / global absolute
@@ -76,6 +97,7 @@ single simple / double / triple
 against / favor favour
 parallel / perpendicular
 odd / even
+equal repeated coincident / distinct different unequal
 north northern / south southern / east eastern / west western
 left leftward leftwards / right rightward rightwards
 up upward upwards / down downward downwards
@@ -94,10 +116,15 @@ area / perimeter / volume""".splitlines()
 """Words that cannot both be said of one answer: the group, and the side in it."""
 _COMPASS = listed("north south east west")
 _BY_TEST = re.compile(r"(?<=.)by(?:the)?[a-z-]*(?:test|theorem|criterion|rule)$")
-_FILLERS = listed("straight the a an it is are answer there they on")
+_FILLERS = listed("straight the a an it is are answer there they we on")
+_GENOTYPE = re.compile(r"(?:([a-z])\1)+", re.IGNORECASE)
+_TIMES = listed("am pm")
 _OPPOSITES = {"yes": "no", "no": "yes"}
 _TRUTHS = {"yes": "t", "no": "f", "T": "t", "F": "f", "Y": "t", "N": "f"}
-_NOUNS = listed("condition line group number integer one angle triangle function series sequence matrix graph")
+_NOUNS = listed(
+    "condition line lines circles group number integer one angle triangle function series sequence matrix graph "
+    "polynomial geometry correlation congruence criterion"
+)
 """What an adjective may leave out: isosceles, an isosceles triangle."""
 _DOUBTS = listed("not but or maybe perhaps unless except however")
 
@@ -144,10 +171,23 @@ def truths(node: Node) -> str:
     return text.lower() if len(text) > 1 and not text.strip("TF") else ""
 
 
+def _differ_in_case(asked: Tokens, given: Tokens) -> bool:
+    """Aa and AA, mg and Mg: where capitals tell the words apart."""
+    one, other = asked[0][6:-1], given[0][6:-1]
+    if len(asked) != 1 or len(given) != 1 or one == other or one.lower() != other.lower() or one.lower() in _TIMES:
+        return False
+    units = CASED.get(one), CASED.get(other)
+    return _GENOTYPE.fullmatch(one) is not None or (None not in units and units[0] != units[1])
+
+
 def same_words(asked: Node, given: Node) -> bool:
+    if _differ_in_case(asked.tokens, given.tokens):
+        return False
     one, other = phrase(asked), phrase(given)
     if one == "divergent" and other in ("\\infty", "-\\infty") and "diverges" in plain_words(given):
         return True
+    if one in _TRUTHS and other in _TRUTHS:
+        return _TRUTHS[one] == _TRUTHS[other]
     if one in _OPPOSITES and given.tokens[1:2] == (",",):  # "Yes, it converges"
         words = [_plain(token) for token in given.tokens]
         words = words[: next((n for n, word in enumerate(words) if word in ("because", "since")), len(words))]
@@ -167,4 +207,8 @@ def same_words(asked: Node, given: Node) -> bool:
     said, answered = ([word for t in n.tokens if (word := word_of(t)) not in _FILLERS] for n in (asked, given))
     if said and answered and said[-1] == answered[-1] and said[-1] in _NOUNS and sorted(said) == sorted(answered):
         return True  # isosceles right triangle, right isosceles triangle
+    if len(said) == len(answered) == 2 and said == answered[::-1] and any(word.endswith("ly") for word in said):
+        return True  # externally tangent, tangent externally
+    if "-" in one + other:  # first-order, first order
+        one, other = (re.sub(r"(?<=[a-z])-(?=[a-z])", "", said) for said in (one, other))
     return one == other != "" or plain_words(asked) == plain_words(given) != ""

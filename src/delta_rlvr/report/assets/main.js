@@ -48,8 +48,8 @@ for (const section of page.sections) {
   if (view?.charts) charted.push(view);
   if (view?.ready) await view.ready;
   document.getElementById(section).classList.add("drawn"); // only now it is shown, so that nothing moves afterwards
-  // Let the tokens paint before the rest is drawn.
-  if (section === "tokens") await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+  // Let the tokens paint before the rest is drawn; a page that is not on a screen gets no frame.
+  if (section === "tokens") await new Promise((resolve) => { requestAnimationFrame(() => setTimeout(resolve)); setTimeout(resolve, 200); });
 }
 if (looking.shown.section) scrollToSection();
 

@@ -2,6 +2,7 @@
 
 const RANKED = 200; // how far down the highest and lowest tokens can be stepped through
 const FRAME_WORK = 5; // milliseconds of a frame's 16.7
+const SHOWN_FIRST = 8; // responses that are shaded before a first frame: pictures of the page may have none
 
 class TokenView {
   constructor(root, runs) {
@@ -17,6 +18,7 @@ class TokenView {
       }
       this.#open();
     }, { rootMargin: "250px", scrollMargin: "250px" });
+    addEventListener("beforeprint", () => this.texts.forEach((text) => text.blocks.forEach((block) => text.open(block))));
     this.#build(runs.filter((run) => run.steps.length));
     this.ready = this.follow(looking.shown);
   }
@@ -194,6 +196,7 @@ class TokenView {
       const side = response.advantage > 0 ? "positive" : response.advantage < 0 ? "negative" : "zero";
       this.sides[side].append(this.#card(text));
       for (const { element } of text.blocks) this.observer.observe(element);
+      if (this.texts.length <= SHOWN_FIRST && text.blocks.length) text.open(text.blocks[0]);
     }
     this.search.update();
     if (this.texts.length === responses.length) this.#show(this.texts.find(({ response }) => response.tokens.length), 0);
