@@ -134,7 +134,9 @@ def test_every_option_is_listed_with_the_default_of_a_run(capsys):
     for option in ("--rollouts_every", "--show_methods", "--num_generations", "--vllm_mode", "--fsdp", "--deepspeed"):
         assert option in told
     schedule = told.partition("--lr_scheduler_type ")[2].partition("--lr_scheduler_kwargs")[0]
-    assert "(default: constant)" in schedule
+    assert "(TRL: linear) (default: constant)" in schedule
+    assert "(TRL: 10) (default: 1)" in told.partition("--logging_steps ")[2].partition("--save_steps")[0]
+    assert "(TRL: 0.0)" not in told  # beta is TRL's
 
 
 BAD_INPUT = {

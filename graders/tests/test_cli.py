@@ -44,6 +44,14 @@ def test_files_of_engines_are_read(tmp_path, names):
     assert rows[-1].where == "step_000002.jsonl.gz:1"
 
 
+@pytest.mark.parametrize("command", ["grade", "audit"])
+def test_the_help_names_every_column_that_is_read(capsys, command):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "The column prompt (or input, problem, question) is optional" in said
+
+
 def test_what_cannot_be_read_is_named(tmp_path, capsys):
     with pytest.raises(FileError, match=r"has no completion or completions or .* name its column with --completion"):
         read_answers(written(tmp_path / "a.jsonl", names=("p", "text", "answer", "r")))

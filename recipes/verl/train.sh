@@ -11,7 +11,7 @@
 #   RUNS       where run folders and checkpoints go                   (runs)
 #   NNODES     nodes of the Ray cluster                               (1)
 #   GPUS       accelerators of a node                                 (8)
-#   ROLLOUT    sglang (as in the paper) or vllm                       (sglang)
+#   ROLLOUT    vllm, or sglang: the paper's engine, which was not tried with the plug-in (vllm)
 #   OVERLONG   1: DAPO's overlong shaping, buffer 4096, factor 1.0. The authors' script has it on, the paper does not mention it (0)
 #   SEED       of the order of the data and of sampling               (0)
 #   CHAT       1: prompts go through the model's own chat template; 0: as they stand in the data, as the authors do for base models (0)
@@ -24,7 +24,7 @@ DATA=${DATA:-data/deepmath.parquet}
 RUNS=${RUNS:-runs}
 NNODES=${NNODES:-1}
 GPUS=${GPUS:-8}
-ROLLOUT=${ROLLOUT:-sglang}
+ROLLOUT=${ROLLOUT:-vllm}
 OVERLONG=${OVERLONG:-0}
 SEED=${SEED:-0}
 CHAT=${CHAT:-0}

@@ -47,6 +47,8 @@ POINTS = ScoreUnit()
 """Shares in per cent, with differences in points."""
 REWARD = ScoreUnit(1, "of reward", 3, "", "mean reward")
 """Plain rewards: custom ones need not lie between 0 and 1, so that per cent would mislead."""
+EVAL_REWARD = replace(REWARD, score="TRL eval_reward")
+"""TRL's own evaluation of a script: all its rewards, weighted and added up, on its eval_dataset."""
 
 
 def score_unit(own_reward: object) -> ScoreUnit:

@@ -282,7 +282,11 @@ def _compare(rule: TokenRule, name: str, where: str, expected: Weights, weights:
     for row, (before, after) in enumerate(zip(expected, weights, strict=True)):
         for token, (one, other) in enumerate(zip(before, after, strict=True)):
             if abs(one - other) > TOLERANCE * max(1.0, abs(one)):
-                hint = "\nrows count from 0 on each rank: for sums within a response use batch.response_means"
+                hint = (
+                    "\nrows count from 0 on each rank, and a rank has a part of the batch: for sums within a response use "
+                    "batch.response_means; over groups batch.sums_by(batch.group_number[batch.row], ...), over all batch.total; for "
+                    "the highest share delta_rlvr.credit.pieces.highest_share; for ranks and quantiles batch.reducer.gather"
+                )
                 raise RuleBroken(
                     f"{rule}\ndepends on the {name}: token {token} of response {row} weighs {one:.7g} and then {other:.7g}\n"
                     f"on {where}{hint if name == 'number of ranks' else ''}"

@@ -8,6 +8,7 @@ import shlex
 import signal
 import statistics
 import time
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -16,11 +17,13 @@ from command_line import metrics, run, run_info, start
 from delta_rlvr.cli import main
 from delta_rlvr.commands.compare import show
 from delta_rlvr.evaluate import EvaluationResult
+from delta_rlvr.evaluate.seeds import seed_table
 from delta_rlvr.exit_codes import WorkFailed
 from delta_rlvr.report import write_report
 from delta_rlvr.runs import RunDescription, RunWriter, read_run
+from delta_rlvr.score_units import POINTS, REWARD
 from delta_rlvr.training import compare
-from delta_rlvr.training.compare import conclude
+from delta_rlvr.training.compare import ComparedRuns, Further, conclude
 from delta_rlvr.training.plan import Making, Plan, PlannedRun
 from delta_rlvr.training.progress import Teller
 from delta_rlvr.training.request import RunRequest
@@ -145,6 +148,15 @@ def finished_runs(folder, scores, before=None, **settings):
                 writer.update(final={**start, "after": {"accuracy": accuracy, **spread}})
 
 
+def test_pass_at_k_of_a_custom_reward_says_why_there_is_none(tmp_path):
+    rows = [Further(method, 1e-4, 0.5, 0.4, "-", None, 0.2) for method in ("dapo", "delta")]
+    table = seed_table({"dapo": {0: 0.5}, "delta": {0: 0.6}}, REWARD)
+    beside = ComparedRuns(tmp_path, table, "", tmp_path, rows, 4).beside
+    assert beside["caption"].endswith("; pass@4: none, as a custom reward is not right or wrong")
+    right = replace(table, unit=POINTS)
+    assert "none" not in ComparedRuns(tmp_path, right, "", tmp_path, rows, 4).beside["caption"]
+
+
 @pytest.mark.parametrize(
     ("scores", "words"),
     [
@@ -154,7 +166,7 @@ def finished_runs(folder, scores, before=None, **settings):
             "delta is ahead of dapo by 5.5 points (",
         ),
         ({"dapo": [0.5], "delta": [0.9]}, "cannot come below p = 1,"),
-        ({"dapo": [0.5] * 6, "delta": [0.51, 0.49] * 3, "grpo": [0.5, 0.51] * 3}, "use 7 or more seeds"),
+        ({"dapo": [0.5] * 6, "delta": [0.51, 0.49] * 3, "grpo": [0.5, 0.51] * 3}, "6 seeds, about 12 needed for the"),
     ],
 )
 def test_terminal_file_and_page_give_one_test_and_one_conclusion(tmp_path, scores, words):

@@ -3,6 +3,7 @@
 import inspect
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -336,6 +337,68 @@ def test_a_config_with_a_delta_block(tmp_path, launch, capsys):
     assert "delta.method: unknown method 'dleta'" in listed
     assert main(["doctor", str(tmp_path / "config.yaml"), "trainer.nnodes=2"]) == 2
     assert "write this one into" in capsys.readouterr().err
+
+
+def as_a_script(launch):
+    """The same launch as people write it."""
+    lines = [line for line in launch.read_text().splitlines() if "max_response" not in line]
+    data = next(line.partition("=")[2] for line in lines if line.startswith("data.train_files"))
+    quoted = [shlex.quote(line).replace(shlex.quote(data), '"$DATA"') for line in lines]
+    body = " \\\n    ".join(quoted).replace("data.max_prompt_length=2048", "data.max_prompt_length=${PROMPT:-128}")
+    file = launch.with_name("mine.txt")
+    file.write_text(
+        f"#!/bin/bash\nset -x  # say it\nexport DATA={data} UNUSED=$(nvidia-smi)\n\n"
+        f"python3 -m verl.trainer.main_ppo \\\n    {body} \\\n    # the next one is short\n"
+        '    data.max_response_length=256 "$@" 2>&1 | tee log.txt\n'
+    )
+    return file
+
+
+def test_a_launch_script(launch, capsys):
+    said = " ".join(doctor(capsys, as_a_script(launch), code=0).split())
+    assert said.endswith("ready")
+    assert "prompt 128 + response 256 of 512 tokens" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("python -m verl.trainer.main_ppo data.train_batch_size=$MISSING\n", "$MISSING cannot be resolved"),
+        ('python -m verl.trainer.main_ppo "${SETTINGS[@]}"\n', "${SETTINGS[@]} cannot be resolved"),
+        ("python -m verl.trainer.main_ppo\n", "no launch of verl with settings"),
+        ("python -m verl.trainer.main_ppo 'a=1\n", "cannot be read as a shell would"),
+        ("just words\n", "give settings of `train`"),
+    ],
+)
+def test_a_file_that_cannot_be_read_names_the_formats(tmp_path, capsys, monkeypatch, text, words):
+    monkeypatch.delenv("MISSING", raising=False)
+    file = tmp_path / "mine.txt"
+    file.write_text(text)
+    assert main(["doctor", str(file)]) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert verl.FORMATS in said
+
+
+def test_settings_without_a_delta_block_are_verls(tmp_path, capsys, monkeypatch):
+    file = tmp_path / "stock.txt"
+    file.write_text("algorithm.adv_estimator=grpo\ntrainer.nnodes=1\n")
+    assert "delta" in doctor(capsys, file, code=2).partition("what to change:")[2]
+
+
+def test_a_loss_that_is_not_the_methods_is_remarked(launch, capsys):
+    own = ("clip_ratio_high", "clip_ratio_c", "use_kl_loss")
+    lines = [line for line in launch.read_text().splitlines() if not any(name in line for name in own)]
+    launch.write_text("\n".join([*lines, "actor_rollout_ref.actor.use_kl_loss=True"]))
+    said = " ".join(doctor(capsys, launch, *SHORT, code=0).split())
+    assert "the clip is 0.2 below and 0.2 above, and delta is defined with 0.2 and 0.28" in said
+    assert "verl's dual clip is at 3.0, and delta has none" in said
+    assert "actor_rollout_ref.actor.use_kl_loss=True adds a KL term" in said
+    assert said.endswith("ready")
+
+
+def test_the_recipe_is_the_method(launch, capsys):
+    assert "remark" not in doctor(capsys, launch, *SHORT, code=0)
 
 
 def test_the_class_that_verl_misses():

@@ -133,6 +133,7 @@ def test_every_metric_is_documented(lines):
         assert re.sub(r"rewards/[^/]+/", "rewards/NAME/", key) in known, key
     # Only where there is a reference model, or something to say; the last is 1 less the positive side's, and not written.
     always = {"kl", "note", "update_share_negative", "eval_accuracy"}
+    always |= {"eval_reward", "eval_rewards/NAME/mean"}  # TRL's own evaluation, of scripts
     assert known - always <= {re.sub(r"rewards/[^/]+/", "rewards/NAME/", key) for key in lines[0]}
 
 
@@ -183,6 +184,8 @@ def test_run_json_and_scores(finished):
     assert (info["status"], info["steps"], info["steps_planned"]) == ("finished", 4, 4)
     assert info["rule"]["lambda_max"] == 1.2
     assert info["settings"]["num_generations"] == 4
+    # They stand in max_steps, output_dir and task.
+    assert info["settings"].keys().isdisjoint({"steps", "output", "template", "template_text", "extract"})
     assert {"python", "torch", "trl", "delta_rlvr"} <= info["versions"].keys()
     for when in ("before", "after"):
         stored = EvaluationResult.load(folder / "evaluations" / f"heldout_{when}.json").summary()

@@ -1,15 +1,19 @@
 """docs/training.md: its settings parse, its script runs, and what it names exists."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
+import yaml
 from datasets import Dataset
+from trl import GRPOConfig
 
 from command_line import built, metrics
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.models import load_policy
 from delta_rlvr.runs import read_run
 from delta_rlvr.runs.recorder import no_signal
+from delta_rlvr.training.options import BUILT_IN_DEFAULTS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
 
@@ -27,6 +31,30 @@ def test_the_settings_file(tmp_path):
     assert (config.method, config.max_steps, config.learning_rate) == ("delta", 200, 1e-6)
     assert config.updates_per_batch == 4  # 16 passes a rollout batch, 4 a step
     assert config.prompts_per_batch == 16
+
+
+def test_the_defaults_that_are_not_trls(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (told,) = re.findall(r"^Defaults that differ from TRL's: (.*?)\n\n", PAGE, re.DOTALL | re.MULTILINE)
+    ours, bundled = (dict(re.findall(r"`(\w+)(?:: ([\w.-]+))?`", part)) for part in told.split("bundled policy"))
+    device = {"use_cpu": True, "bf16": False}
+    trl = GRPOConfig("runs/train", disable_tqdm=False, **device)  # transformers asks its log level
+
+    def other(model):
+        _, config = built(["--model", model, "--num_train_epochs", "1", "--use_cpu", "true", "--bf16", "false"])
+        found = {}
+        for one in fields(GRPOConfig):
+            stock, own = (getattr(config, one.name) for config in (trl, config))
+            if stock != own and one.name not in ("num_train_epochs", "generation_batch_size"):
+                found[one.name] = getattr(own, "value", own)
+        return found
+
+    expected = {name: yaml.safe_load(value) if value else None for name, value in ours.items()}
+    assert other("some/model") == expected | {"epsilon_high": 0.28}  # that of the default method
+    steps = {"max_steps": 80}  # not beside a number of epochs
+    expected |= {name: float(value) if "e-" in value else yaml.safe_load(value) for name, value in bundled.items()}
+    assert other("builtin") | steps == expected | {"epsilon_high": 0.28}
+    assert BUILT_IN_DEFAULTS["max_steps"] == 80
 
 
 def test_the_script(tmp_path, monkeypatch):

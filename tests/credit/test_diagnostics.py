@@ -80,8 +80,31 @@ def test_reliability_is_the_agreement_of_two_halves():
         gamma = {sign: max(values[side == sign].std(), 1e-8) for sign in (1, -1)}
         return np.array([1 / (1 + math.exp(-v / gamma[s])) for v, s in zip(values, side, strict=True)])
 
-    expected = stats.spearmanr(alphas(margins(True)), alphas(margins(False))).statistic
+    one, other = alphas(margins(True)), alphas(margins(False))
+    own = np.array([first[i] for i, _ in tokens])
+    expected = sum(half.mean() * stats.spearmanr(one[half], other[half]).statistic for half in (own, ~own))
     assert record.diagnostics["reliability"] == pytest.approx(expected, abs=rounding(MODEL))
+
+
+def test_few_responses_without_any_contrast_do_not_contradict_each_other():
+    """Tokens share a part with their response and know nothing of its side, so halves agree by chance alone: 0 in the mean. Over both
+    halves together it would be -0.35, as each token is near the centroid that it is a part of."""
+    found = []
+    for number in range(60):
+        draw = torch.Generator().manual_seed(number)
+        hidden = torch.randn(8, 20, 32, generator=draw) + torch.randn(8, 1, 32, generator=draw)
+        rewards = (torch.rand(8, generator=draw) < 0.5).double()
+        batch = {"hidden": hidden, "logps": -2 * torch.rand(8, 20, generator=draw), "mask": torch.ones(8, 20).bool()}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # some have one side only
+            record = diagnosed(
+                Delta(), {**batch, "advantages": rewards - rewards.mean(), "keys": torch.arange(8)}, round_number=number
+            )
+        found += [record.diagnostics[name] for name in ("reliability",) if name in record.diagnostics]
+    assert len(found) > 30
+    # Single values spread by 0.24, and some are far below 0.
+    assert abs(np.mean(found)) < 3 * 0.24 / math.sqrt(len(found))
+    assert min(found) < -0.3
 
 
 def test_halves_without_a_contrast_are_no_news():

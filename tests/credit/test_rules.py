@@ -186,7 +186,11 @@ def test_every_rule_of_ours_passes(name):
         ),
         (
             rule()(lambda b: b.sums_by(b.row, b.ones())),
-            "(?s)depends on the number of ranks.*rows count from 0 on each rank: .* batch.response_means",
+            "(?s)depends on the number of ranks.*rows count from 0 on each rank, .* batch.response_means",
+        ),
+        (
+            rule(("logps",))(lambda b: (b.logps < b.logps.median()).double()),  # of this rank alone
+            "(?s)depends on the number of ranks.*highest_share; for ranks and quantiles batch.reducer.gather",
         ),
         (rule(("logps",))(lambda b: b.ones().where(b.logps > -9, torch.nan)), "(?s)improbable tokens.*the weight nan"),
     ],

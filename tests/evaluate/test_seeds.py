@@ -87,13 +87,14 @@ def test_one_seed_has_no_spread_and_no_test():
     ("methods", "seeds", "words"),
     [
         (2, 1, "With 1 seed and 1 comparison the test (sign flips, paired by seed) cannot come below p = 1,"),
-        (2, 5, "cannot come below p = 0.0625, whatever the difference: use 6 or more seeds"),
+        (2, 5, "cannot come below p = 0.0625, whatever the difference."),
+        (2, 5, "5 seeds, at least 6 needed."),
         (
             3,
             6,
             "2 comparisons the test (sign flips, paired by seed) cannot come below p = 0.0625 after Holm's correction,",
         ),
-        (3, 6, "use 7 or more seeds"),
+        (3, 6, "6 seeds, at least 7 needed."),
     ],
 )
 def test_too_few_seeds(methods, seeds, words):
@@ -105,7 +106,8 @@ def test_too_few_seeds_without_pairs():
     # 2 against 3: one of C(5, 2) = 10 orders, two-sided 1/5. Four of each: 2/70.
     compared = seed_table(by_seed(dapo=[0.5, 0.6, 0.7]) | by_seed(9, delta=[0.8, 0.9]))
     assert "With 2 to 3 seeds and 1 comparison the test (Mann-Whitney U, unpaired)" in compared.sentence
-    assert "below p = 0.2, whatever the difference: use 4 or more seeds" in compared.sentence
+    assert "2 to 3 seeds, at least 4 needed." in compared.sentence
+    assert "below p = 0.2, whatever the difference." in compared.sentence
 
 
 def test_few_pairs_show_their_differences_and_no_interval():
@@ -163,12 +165,18 @@ def test_how_many_seeds_would_tell():
     base = [0.5, 0.5, 0.5]
     two = seed_table(by_seed(dapo=base, delta=[0.51, 0.52, 0.53]))
     assert seeds_needed(two.rows[1]) == 5
-    assert two.verdict == "Cannot tell delta from dapo: 3 seeds, about 6 needed for the difference seen."
+    assert two.verdict == "Cannot tell delta from dapo: 3 seeds, roughly 6 needed for the difference seen."
+    # Two pairs have hardly a spread, and an estimate from it would be chance.
+    pair = seed_table(by_seed(dapo=base[:2], delta=[0.51, 0.53]))
+    assert pair.verdict == "Cannot tell delta from dapo: 2 seeds, at least 6 needed."
+    assert "use" not in pair.sentence  # one number in all
+    many = seed_table(by_seed(dapo=[0.5] * 5, delta=[0.48, 0.5, 0.51, 0.52, 0.53]))
+    assert "5 seeds, about " in many.verdict
     # d = 0.5: 34 pairs, as every table of sample sizes has it.
     half = seed_table(by_seed(dapo=base, delta=[0.495, 0.505, 0.515]))
-    assert half.verdict == "Cannot tell delta from dapo: 3 seeds, about 34 needed for the difference seen."
+    assert half.verdict == "Cannot tell delta from dapo: 3 seeds, roughly 34 needed for the difference seen."
     both = seed_table(by_seed(dapo=base, delta=[0.495, 0.505, 0.515], grpo=[0.499, 0.501, 0.5005]))
-    assert both.verdict.startswith("Cannot tell delta or grpo from dapo: 3 seeds, about 34 needed for the clearest")
+    assert both.verdict.startswith("Cannot tell delta or grpo from dapo: 3 seeds, roughly 34 needed for the clearest")
     little = seed_table(by_seed(dapo=base, delta=[0.4, 0.6, 0.501]))
     assert "more than 100 needed for a difference as small as what was seen" in little.verdict
     one = seed_table(by_seed(dapo=[0.5], delta=[0.6]))
@@ -232,7 +240,7 @@ def test_few_problems_are_named_beside_few_seeds():
     """A comparison by three problems advised more seeds, and nothing else."""
     rough = few_problems(3, 40)
     sentence = seed_table(by_seed(dapo=DAPO[:2], delta=DELTA[:2]), note=rough).sentence
-    assert sentence.endswith(f"or more seeds to tell methods apart. {rough}")
+    assert sentence.endswith(f"whatever the difference. {rough}")
     assert rough.startswith("A score of 3 problems is rough, and more seeds do not help: add rows to the task's")
     # Where the task has more of them, as many were asked as --eval_problems said.
     assert few_problems(3, 3).endswith("do not help: raise eval_problems.")

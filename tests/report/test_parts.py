@@ -13,6 +13,7 @@ from delta_rlvr.report.comparison import comparison
 from delta_rlvr.report.discriminator import overlap, step_view, summary
 from delta_rlvr.report.dynamics import POINTS, columns, notes, panels
 from delta_rlvr.report.groups import compare_settings, group_runs, run_labels, without_repeats
+from delta_rlvr.report.page import _title
 from delta_rlvr.report.shading import nice
 from delta_rlvr.report.tokenview import token_view
 from delta_rlvr.runs import RunDescription, RunWriter, TokenSums, read_run
@@ -39,6 +40,11 @@ def scored_runs(folder, scores):
         for method, values in scores.items()
         for seed, after in values
     ]
+
+
+def test_the_title_names_a_task_without_its_prompt(tmp_path):
+    run = bare_run(tmp_path, task="data/problems.jsonl?template_text=%7Bquestion%7D%0A")
+    assert _title([run]) == "delta · seed 0 on data/problems.jsonl"
 
 
 class TestGroups:
@@ -206,8 +212,39 @@ class TestComparison:
         assert [group["mean"] for group in result["groups"]] == [0.25, 0.75]
         # All questions scored the same: the two ends are no interval.
         assert result["runs"][0]["after"] == {
-            "accuracy": 0.25, "low": None, "high": None, "problems": 8, "samples": 4, "own_reward": False, "interval_note": None
+            "accuracy": 0.25, "low": None, "high": None, "problems": 8, "samples": 4, "step": None, "own_reward": False,
+            "interval_note": None
         }  # fmt: skip
+
+    def test_a_held_out_score_in_the_folder_wins_over_trls_own_evaluation(self, tmp_path):
+        runs = [bare_run(tmp_path / m, method=m, rewards=(0.5,)) for m in ("dapo", "delta")]
+        trl = {"own_reward": True, "metric": "eval_reward"}
+        for run, reward in zip(runs, (0.9, 0.6), strict=True):
+            final = {"before": {"accuracy": 0.1, "step": 0} | trl, "after": {"accuracy": reward, "step": 40} | trl}
+            (run.path / "run.json").write_text(json.dumps(run.info | {"final": final}))
+        read = [read_run(run.path) for run in runs]
+        result = comparison(read, group_runs(read))
+        assert result["verdict"].startswith("Cannot tell delta from dapo")
+        assert (
+            "TRL's last eval_reward: the script's rewards, weighted and added up, on its eval_dataset, at step 40."
+            in (result["sentence"])
+        )
+        assert result["unit"]["score"] == "TRL eval_reward"
+        alone = comparison(read[:1], group_runs(read[:1]))["verdict"]
+        assert alone.startswith(
+            "dapo goes from a TRL eval_reward of 0.100 to 0.900 on the eval_dataset (step 40): +0.800 of reward"
+        )
+        (runs[1].path / "evaluations").mkdir()
+        average = {"score": 0.75, "low": 0.7, "high": 0.8, "questions": 8}
+        document = {"complete": True, "average": average, "settings": {"samples": 4}}
+        (runs[1].path / "evaluations" / "heldout_after.json").write_text(json.dumps(document))
+        read = [read_run(run.path) for run in runs]
+        result = comparison(read, group_runs(read))
+        # The other run's eval_reward measures another thing, so that it is no score beside this one.
+        assert [run["after"] and run["after"]["accuracy"] for run in result["runs"]] == [None, 0.75]
+        assert [run["before"] for run in result["runs"]] == [None, None]
+        assert "eval_reward" not in result["verdict"] + result["sentence"]
+        assert "Left out, without a score: dapo · seed 0." in result["sentence"]
 
     @pytest.mark.parametrize(
         ("document", "words"), [({"complete": False}, "samples are missing"), ({"accuracy": 1.0}, "not a result")]

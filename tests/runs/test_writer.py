@@ -64,7 +64,7 @@ def test_a_run_without_a_checkpoint_is_not_to_be_resumed(tmp_path):
     """A script was sent to `resume_from_checkpoint`, which sent it back."""
     with RunWriter.create(tmp_path, describe()) as writer:
         writer.log({"step": 1})
-    with pytest.raises(RunFolderError, match="it has no checkpoint: delete it, or give another folder"):
+    with pytest.raises(RunFolderError, match="it has no checkpoint yet: resume it, which starts it again"):
         RunWriter.create(tmp_path, describe())
     (tmp_path / "checkpoint-1").mkdir()
     with pytest.raises(RunFolderError, match=": resume it, give another folder, or delete it"):

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from .answer_files import ANSWERS, COMPLETIONS, Answer, FileError, extract_of, read_answers
+from .answer_files import ANSWERS, COMPLETIONS, PROMPTS, Answer, FileError, extract_of, read_answers
 from .choice import grade_choice_batch
 from .extract import EXTRACTORS
 from .math.grade import grade_math_batch
@@ -80,6 +80,10 @@ def _parser() -> argparse.ArgumentParser:
     audit.add_argument("--html", dest="target", type=Path, help="also write a page with the responses")
     audit.add_argument("--without-math-verify", action="store_true", help="leave it out: it takes most of the time")
     for command in (grade, audit):
+        command.epilog = (
+            f"The column prompt (or {', '.join(PROMPTS[1:])}) is optional: `audit` compares the responses to one prompt, and `grade` "
+            "does not read it."
+        )
         command.add_argument("file", help="JSON Lines, also gzipped, Parquet, or a run's folder")
         for name, what, known in (
             ("completion", "responses", COMPLETIONS),

@@ -28,9 +28,10 @@ bundled policy)
                       lists them. Settings follow the name:
                       'delta?lambda_min=0.5&lambda_max=1.5'. Your own rule is
                       my_rules.py:MyRule
-  --reward PLACE      a custom reward function in place of the task's grader:
-                      my.py:function or package.module:function, with TRL's
-                      signature (docs/tasks.md)
+  --reward PLACE      in place of the task's grader: math-verify, or a custom
+                      reward function as my.py:function or
+                      package.module:function, with TRL's signature
+                      (docs/tasks.md)
   --steps N           optimizer steps (give it, or --num_train_epochs; 80)
   --learning_rate X   step size (1e-06; 0.0005)
   --num_generations N
@@ -98,7 +99,8 @@ takes two real steps in a folder that is deleted afterwards, and estimates how
 long the run will take. Nothing is written elsewhere.
 
   CONFIG         a settings file of train (YAML), or of verl: a config with a
-                 `delta` block, or its overrides, one per line, as from
+                 `delta` block, a script with its launch line, or its
+                 overrides, one per line, as from
                  DRY_RUN=1 bash recipes/verl/qwen3_8b_base.sh delta > launch.txt
                  No steps are taken for verl
   --no-steps     only check; take no steps

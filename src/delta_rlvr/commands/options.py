@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import yaml
 from transformers import HfArgumentParser
+from trl import GRPOConfig
 
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.commands import flags
@@ -100,6 +101,10 @@ def print_all_options() -> None:
     """Print every option, TRL's included, with the defaults of the bundled policy."""
     parser = _Parser()
     parser.set_defaults(**COMMON_DEFAULTS, **BUILT_IN_DEFAULTS)
+    trls = {one.name: one.default for one in fields(GRPOConfig)}
+    for action in parser._actions:
+        if action.dest in COMMON_DEFAULTS | BUILT_IN_DEFAULTS and (own := trls.get(action.dest)) != action.default:
+            action.help = f"{action.help or ''} (TRL: {getattr(own, 'value', own)})"
     parser.description = (
         "Defaults are those for the bundled policy; `delta-rlvr train --help` has those for other models too."
     )

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,7 @@ from typing import Any
 import torch
 import yaml
 
-from delta_rlvr.adapters.verl.checks import config_problems, select
+from delta_rlvr.adapters.verl.checks import config_problems, config_remarks, select
 from delta_rlvr.adapters.verl.settings import BLOCK, VerlSettings, read_settings
 from delta_rlvr.doctor import sizes
 from delta_rlvr.doctor.checklist import Checklist
@@ -24,18 +27,85 @@ VALUE_HEAD = "AutoModelForCausalLMWithValueHead"
 """The class of TRL that verl 0.9 imports at its start."""
 
 
+FORMATS = (
+    "verl's settings one per line, as in `trainer.nnodes=2`; a launch line, `python -m verl.trainer.main_ppo ...`; or a YAML config "
+    "with a block `delta:`"
+)
+"""What doctor reads of verl."""
+_MAIN = "verl.trainer.main_ppo"
+_BLOCKS = (BLOCK, "actor_rollout_ref", "algorithm", "data", "reward", "trainer")
+_OVERRIDE = re.compile(rf"[+~]{{0,2}}({'|'.join(_BLOCKS)})\.[\w.]+=")
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?-([^}]*))?\})")
+
+
 def read_overrides(path: Path) -> list[str] | dict[str, Any] | None:
-    """Read a file for verl: overrides, one per line as the launch scripts print them, or a config with a `delta` block. Return None
-    for any other file."""
+    """Read a file for verl: overrides, one per line as the launch scripts print them, a shell script with verl's launch line, or a
+    config with a `delta` block. Return None for settings of `train`."""
     text = path.read_text(encoding="utf-8")
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    if any(_MAIN in line for line in lines) or any(line.endswith("\\") for line in lines):
+        return _launched(path, lines)
+    if lines and all(_OVERRIDE.match(line.strip("\"'")) for line in lines):
+        return lines
     if any(line.lstrip("+").startswith(f"{BLOCK}.") and "=" in line for line in lines):
         return lines
     try:
         config = yaml.safe_load(text)
     except yaml.YAMLError:
-        return None
-    return config if isinstance(config, dict) and isinstance(config.get(BLOCK), dict) else None
+        config = None
+    if not isinstance(config, dict):
+        raise ValueError(f"{path}: give settings of `train` (`steps: 100`), or, for verl, {FORMATS}")
+    return config if isinstance(config.get(BLOCK), dict) else None
+
+
+def _launched(path: Path, lines: list[str]) -> list[str]:
+    """Return the overrides of the launch line in a shell script."""
+    script = "\n".join(lines).replace("\\\n", " ")
+    values: dict[str, str] = dict(os.environ)
+    unknown: list[str] = []
+
+    def value(variable: re.Match[str]) -> str:
+        name = variable[1] or variable[2]
+        known = values.get(name) or variable[3]
+        if known is None:
+            unknown.append(variable[0])
+        return known or ""
+
+    for line in script.splitlines():
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError as error:
+            if _MAIN not in line:
+                continue
+            raise ValueError(
+                f"{path}: {line[:60]!r} cannot be read as a shell would ({error}): give {FORMATS}"
+            ) from None
+        place = next((at for at, word in enumerate(words) if word.endswith((_MAIN, "main_ppo.py"))), None)
+        start = 0 if place is None else place + 1
+        given = []
+        for word in words[start:]:
+            if re.fullmatch(r"[|&;<]+|\d?>.*", word):  # where the command ends: `| tee log`, `2>&1`
+                break
+            if word not in ("$@", "$*"):
+                given.append(word)
+        if place is None and not all(_OVERRIDE.match(word) for word in given):
+            for word in words:
+                name, equals, text = word.partition("=")
+                if equals and name.isidentifier():
+                    values[name] = _VARIABLE.sub(value, text)
+            unknown.clear()  # it need not be one of the launch's
+            continue
+        if not given:
+            continue
+        overrides = [_VARIABLE.sub(value, word) for word in given]
+        strange = [word for word in overrides if "=" not in word]
+        if unknown or strange or "$" in "".join(overrides):
+            what = ", ".join([*unknown, *strange]) or next(word for word in overrides if "$" in word)
+            raise ValueError(
+                f"{path}: {what} cannot be resolved without running the script: put the value in its place, or give {FORMATS}"
+            )
+        return overrides
+    raise ValueError(f"{path}: it has no launch of verl with settings: give {FORMATS}")
 
 
 def look_at_launch(given: list[str] | dict[str, Any], checks: Checklist) -> None:
@@ -59,6 +129,8 @@ def look_at_launch(given: list[str] | dict[str, Any], checks: Checklist) -> None
     if settings is not None:
         for problem in config_problems(config, settings):
             checks.wrong("settings", problem)
+        for remark in config_remarks(config, settings):
+            checks.saw("remark", remark)
         checks.saw("settings", f"method {settings.method.name}")
     _look_at_machine(config, checks)
     _look_at_data(config, checks)

@@ -221,7 +221,7 @@ class SeedTable:
     def _needed(self, alike: Sequence[SeedComparison]) -> str | None:
         """Return how many seeds the clearest of these differences would need, in words."""
         fewest = enough_seeds(len(self.rows) - 1, self.test)
-        known = [(seeds_needed(row), row) for row in alike]
+        known = [(seeds_needed(row), row) for row in alike if row.pairs > 2]
         sizes = [(max(seeds, fewest), row) for seeds, row in known if seeds is not None]
         if not sizes:
             too_few = too_few_seeds([row.seeds for row in self.rows], self.test)
@@ -230,12 +230,14 @@ class SeedTable:
         if seeds > MANY_SEEDS:
             return f"more than {MANY_SEEDS} needed for a difference as small as what was seen"
         seen = "the difference seen" if len(alike) == 1 else f"the clearest difference seen, {row.method}'s"
-        return f"about {seeds} needed for {seen}" if seeds > row.seeds else None
+        about = "roughly" if row.pairs < INTERVAL_SEEDS else "about"
+        return f"{about} {seeds} needed for {seen}" if seeds > row.seeds else None
 
     @property
     def basis(self) -> str:
         """The test, what limits it, and the note."""
-        too_few = too_few_seeds([row.seeds for row in self.rows], self.test)
+        # The verdict says how many seeds are needed.
+        too_few = too_few_seeds([row.seeds for row in self.rows], self.test, advise=False)
         test = too_few or f"Test: {self.test_name}, two-sided, at the 5 % level after Holm's correction."
         untested = [row.method for row in self.rows[1:] if self.p(row) is None]
         rest = f"Too few seeds for a test: {', '.join(untested)}." if untested and not too_few else None
@@ -267,8 +269,9 @@ def enough_seeds(comparisons: int, test: Test = "paired") -> int:
     return next(n for n in count(2) if comparisons * _floor(n, n, test) < SIGNIFICANCE)
 
 
-def too_few_seeds(seeds: Sequence[int], test: Test = "paired") -> str | None:
-    """Return a sentence if the test cannot be significant with these numbers of seeds (the baseline's first), for any scores."""
+def too_few_seeds(seeds: Sequence[int], test: Test = "paired", *, advise: bool = True) -> str | None:
+    """Return a sentence if the test cannot be significant with these numbers of seeds (the baseline's first), for any scores.
+    `advise`: it says how many seeds to use."""
     baseline, *others = seeds
     # Holm multiplies the smallest p-value by the number of comparisons.
     least = min(1.0, len(others) * min(_floor(own, baseline, test) for own in others))
@@ -278,9 +281,10 @@ def too_few_seeds(seeds: Sequence[int], test: Test = "paired") -> str | None:
     fewest, most = min(seeds), max(seeds)
     with_seeds = counted(most, "seed") if fewest == most else f"{fewest} to {most} seeds"
     corrected = " after Holm's correction" if len(others) > 1 else ""
+    more = f": use {enough} or more seeds to tell methods apart" if advise else ""
     return (
         f"With {with_seeds} and {counted(len(others), 'comparison')} the test ({_TEST_NAMES[test]}) cannot come below "
-        f"p = {least:.3g}{corrected}, whatever the difference: use {enough} or more seeds to tell methods apart."
+        f"p = {least:.3g}{corrected}, whatever the difference{more}."
     )
 
 

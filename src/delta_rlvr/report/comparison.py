@@ -15,7 +15,7 @@ from delta_rlvr.files import is_number
 from delta_rlvr.report.groups import RunGroup, run_labels, settings_by_group
 from delta_rlvr.runs import RunReader
 from delta_rlvr.runs.layout import COMPARISON, EVALUATIONS
-from delta_rlvr.score_units import POINTS, REWARD, ScoreUnit, score_unit
+from delta_rlvr.score_units import EVAL_REWARD, POINTS, REWARD, ScoreUnit, score_unit
 from delta_rlvr.specs import shown_spec
 from delta_rlvr.words import command_line, listed
 
@@ -32,7 +32,7 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
     The first group with a score is the baseline, like the first method of `delta-rlvr compare`. If no run has a held-out score, as
     with a training script without one, the scores are mean rewards over training.
     """
-    scores = [_scores(run) for run in runs]
+    scores = _all_scores(runs)
     steps = None
     if not any(score["before"] or score["after"] for score in scores):
         steps, scores = _training_rewards(runs)
@@ -40,9 +40,10 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
     asked = _asked(runs)
     comparable = len(by_group) > 1 and len(asked) == 1
     own = list(map(_own_reward, runs, scores))
-    unit = REWARD if steps or any(own) else POINTS
+    by_trl = _trl_steps(scores)
+    unit = EVAL_REWARD if by_trl else REWARD if steps or any(own) else POINTS
     # With several tasks or rewards, each run has its own unit.
-    units = [unit if steps or len(asked) == 1 else score_unit(each) for each in own]
+    units = [unit if steps or by_trl or len(asked) == 1 else score_unit(each) for each in own]
     rough = [few for few in map(_few_problems, runs, scores) if few]
     starts = [(score["before"] or {}).get("accuracy") for score in scores if score["after"]]
     stored = _stored(runs)
@@ -80,7 +81,7 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
 
 
 def _shown(unit: ScoreUnit) -> dict[str, Any]:
-    return {"scale": unit.scale, "digits": unit.digits, "sign": unit.sign}
+    return {"scale": unit.scale, "digits": unit.digits, "sign": unit.sign, "score": unit.score}
 
 
 def _asked(runs: Sequence[RunReader]) -> list[str]:
@@ -139,7 +140,12 @@ def _basis(
 ) -> str:
     """Return the sentences about the test and about missing scores."""
     missing = [label for label, score in zip(labels, scores, strict=True) if not score["after"]]
+    evaluated = _trl_steps(scores)
     sentences = [
+        f"The scores are TRL's last eval_reward: the script's rewards, weighted and added up, on its eval_dataset, "
+        f"at {_at(evaluated)}."
+        if evaluated and compared
+        else None,
         f"There is no held-out score: these are mean rewards over the first {_steps(steps)} of training."
         if steps and compared
         else None,
@@ -164,11 +170,32 @@ def _few_problems(run: RunReader, score: Mapping[str, Any]) -> str | None:
     return few_problems(score["after"]["problems"], _setting(run, "eval_problems")) if score["after"] else None
 
 
+def _all_scores(runs: Sequence[RunReader]) -> list[dict[str, Any]]:
+    """Return the scores of each run. TRL's own evaluations count only where no run has a held-out score: they measure another thing."""
+    scores = [_scores(run) for run in runs]
+    if any(one and one["step"] is None for score in scores for one in score.values()):
+        return [{moment: None if one and one["step"] is not None else one for moment, one in s.items()} for s in scores]
+    return scores
+
+
 def _scores(run: RunReader) -> dict[str, Any]:
-    """Return the held-out scores: those of run.json, or of evaluations in the run folder."""
+    """Return the held-out scores: those of run.json, or of evaluations in the run folder; without either, TRL's own evaluations."""
     final = run.info.get("final")
     final = final if isinstance(final, dict) else {}
-    return {moment: _score(final.get(moment)) or _evaluated(run, moment) for moment in ("before", "after")}
+    scores = {}
+    for moment in ("before", "after"):
+        known = _score(final.get(moment))
+        scores[moment] = known if known and known["step"] is None else _evaluated(run, moment) or known
+    return scores
+
+
+def _trl_steps(scores: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return the steps of the last of TRL's own evaluations; none where the scores are not theirs."""
+    return sorted({score["after"]["step"] for score in scores if score["after"] and score["after"]["step"] is not None})
+
+
+def _at(steps: Sequence[int]) -> str:
+    return f"step{'s' if len(steps) > 1 else ''} {listed([str(step) for step in steps])}"
 
 
 def _evaluated(run: RunReader, moment: str) -> dict[str, Any] | None:
@@ -202,7 +229,7 @@ def _score(value: Any) -> dict[str, Any] | None:
     """Return a held-out score, or None if `value` has no accuracy."""
     if not isinstance(value, dict) or not is_number(value.get("accuracy")):
         return None
-    keys = ("accuracy", "low", "high", "problems", "samples")
+    keys = ("accuracy", "low", "high", "problems", "samples", "step")  # the step: of TRL's own evaluations alone
     score = {key: value[key] if is_number(value.get(key)) else None for key in keys}
     note = value.get("interval_note")
     facts = {"own_reward": value.get("own_reward") is True, "interval_note": note if isinstance(note, str) else None}
@@ -324,15 +351,17 @@ def _alone(
     ((label, by_seed),) = by_group.items()
     what = "" if unit.sign else f"a {unit.score} of "
     both = [score for score in scores if score["before"] and score["after"]]
+    steps = _trl_steps(scores)
+    where = f"on the eval_dataset ({_at(steps)})" if steps else "on held-out problems"
     if not both:
         ends = unit.shown(statistics.fmean(by_seed.values()))
-        return f"{label} ends at {what}{ends} on held-out problems."
+        return f"{label} ends at {what}{ends} {where}."
     before, after = (statistics.fmean(score[when]["accuracy"] for score in both) for when in ("before", "after"))
     change = _change(runs) or f"{unit.signed(after - before)} {unit.name}"
     other = "delta" if label == "dapo" else label
     compare = runs[0].info.get("compare") or command_line("delta-rlvr", "compare", "--methods", f"dapo,{other}")
     return (
-        f"{label} goes from {what}{unit.shown(before)} to {unit.shown(after)} on held-out problems: {change}. "
+        f"{label} goes from {what}{unit.shown(before)} to {unit.shown(after)} {where}: {change}. "
         f"To see what the weights add, run: `{compare}`."
     )
 

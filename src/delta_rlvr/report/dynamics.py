@@ -30,7 +30,7 @@ def _alone(metric: str, label: str | None = None) -> tuple[Line]:
 _PANELS: tuple[tuple[str, str, tuple[Line, ...]], ...] = (
     ("Reward", "Mean reward over the batch.", _alone("reward")),
     ("Held-out score", "During training (`eval_every`).", _alone("eval_accuracy")),
-    ("Held-out reward", "Mean reward of the evaluations during training.", _alone("eval_reward")),
+    ("TRL eval_reward", "The script's rewards, weighted and added up, on its eval_dataset.", _alone("eval_reward")),
     ("Response length", "Mean tokens of a response.", _alone("length")),
     ("Entropy", "Mean entropy of the token distributions, in nats.", _alone("entropy")),
     ("Coefficient spread", "Standard deviation of the coefficients on each side.", _by_side("weight_{}_std")),

@@ -197,7 +197,9 @@ def _task(run: RunReader) -> str | None:
 
 def _title(runs: list[RunReader]) -> str:
     if len(runs) == 1:
-        return f"{run_label(runs[0])} on {_task(runs[0]) or runs[0].path.resolve().name}"
+        # Settings of the task, such as a prompt, stand below the title.
+        task = shown_spec(str(runs[0].info.get("task") or "").partition("?")[0])
+        return f"{run_label(runs[0])} on {task or runs[0].path.resolve().name}"
     methods = list(dict.fromkeys(str(run.info.get("method") or run.path.resolve().name) for run in runs))
     return f"{len(runs)} runs: {', '.join(methods[:4])}{' and more' if len(methods) > 4 else ''}"
 

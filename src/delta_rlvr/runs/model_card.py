@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from delta_rlvr.score_units import score_unit
+from delta_rlvr.score_units import EVAL_REWARD, score_unit
 from delta_rlvr.specs import shown_spec
 from delta_rlvr.words import counted
 
@@ -39,13 +39,19 @@ def card(info: Mapping[str, Any], drawn: str | None = None) -> str:
     )
     final = info.get("final") or {}
     if {"before", "after"} <= final.keys():
-        unit = score_unit(settings.get("reward"))
+        step = final["after"].get("step")
+        by_trl = step is not None
+        unit = EVAL_REWARD if by_trl else score_unit(settings.get("reward"))
         scores = [unit.shown(final[when]["accuracy"]) for when in ("before", "after")]
         how = f" ({drawn})" if drawn else ""
         asked = [[final[when].get(key) for key in ("problems", "samples")] for when in ("before", "after")]
         if asked[0] != asked[1]:
             how += ". The two are not of the same problems and samples, so they cannot be compared"
-        lines += ["", f"Held-out {unit.score}: {scores[0]} before training, {scores[1]} after{how}."]
+        what = "TRL's eval_reward on the eval_dataset" if by_trl else f"Held-out {unit.score}"
+        lines += [
+            "",
+            f"{what}: {scores[0]} before training, {scores[1]} {f'at step {step}' if by_trl else 'after'}{how}.",
+        ]
     else:
         lines += ["", "It was not scored on held-out problems."]
     shown = {name: settings.get(key) for key, name in _SETTINGS.items()}

@@ -249,7 +249,7 @@ def check_is_free(folder: Path) -> None:
     if held and not ended_before_its_first_step(folder):
         advice = "resume it, give another folder, or delete it"
         if not any(folder.glob("checkpoint-*")):
-            advice = "it has no checkpoint: delete it, or give another folder"
+            advice = "it has no checkpoint yet: resume it, which starts it again, or give another folder"
         raise RunFolderError(f"{folder} holds a run already ({', '.join(held)}): {advice}")
 
 

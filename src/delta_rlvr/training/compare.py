@@ -82,6 +82,8 @@ class ComparedRuns:
             )
             entropy = "-" if row.entropy is None else f"{row.entropy:.2f}"
             rows.append([row.method, rate, sampled, greedy, row.greedy_gap, passed, entropy])
+        if not unit.sign:
+            caption += f"; pass@{self.pass_at}: none, as a custom reward is not right or wrong"
         if any(row.best is not None for row in self.further):
             caption += "; best: of the scores during training"
             rows[0].append("best")

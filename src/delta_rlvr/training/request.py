@@ -158,7 +158,9 @@ def run_settings(options: TrainOptions, config: DeltaTrainerConfig) -> dict[str,
     for name, spec in (("method", config.method), ("reward", options.reward), ("task", options.task)):
         if spec and (digest := content_digest(spec)):
             settings[f"{name}{CONTENT}"] = digest
-    return {key: value for key, value in settings.items() if key not in _OF_ONE_START}
+    # Some stand in another setting: `steps` in `max_steps`, `template` in `task`.
+    elsewhere = {*_OF_ONE_START, *_SAME_SETTING, *OF_THE_TASK}
+    return {key: value for key, value in settings.items() if key not in elsewhere}
 
 
 def default_output(resume: bool) -> Path:

@@ -1,5 +1,7 @@
 """`DeltaTrainerConfig(run_folder=True)`: all that a script needs for a run folder."""
 
+import json
+import signal
 import sys
 import time
 from pathlib import Path
@@ -11,6 +13,7 @@ from safetensors.torch import load_file
 
 from delta_rlvr.adapters.metrics import MAIN_METRICS, PREFIX
 from delta_rlvr.adapters.trl.recorded import _write_page
+from delta_rlvr.adapters.trl.run_folder import _NAMES
 from delta_rlvr.credit import stream
 from delta_rlvr.credit.diagnostics import diagnose
 from delta_rlvr.report.comparison import comparison
@@ -123,8 +126,63 @@ def test_it_resumes_in_the_same_folder(tmp_path):
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
-def test_without_a_checkpoint_there_is_nothing_to_resume(tmp_path):
-    with pytest.raises(ValueError, match="has no complete checkpoint"):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_waits_for_the_end_of_the_batch_and_is_no_loss(tmp_path, capsys, number):
+    """Two steps share a rollout batch; the signal comes while the second batch is made."""
+    given = DUE | {"save_steps": 100, "steps_per_generation": 4, "gradient_accumulation_steps": 2, "max_steps": 6}
+    build_real(output_dir=str(tmp_path / "whole"), **given).train()
+    trainer = build_real(output_dir=str(tmp_path / "run"), **given)
+    trainer.observers.append(lambda batch: signal.raise_signal(number) if batch.step == 3 else None)
+    with pytest.raises(KeyboardInterrupt if number == signal.SIGINT else SystemExit) as stopped:
+        trainer.train()
+    assert stopped.value.args == (() if number == signal.SIGINT else (128 + number,))
+    assert signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler)
+    said = capsys.readouterr().err
+    assert "interrupted: checkpoint-4 is kept; trainer.train(resume_from_checkpoint=True) resumes\n" in said
+    info = read_run(tmp_path / "run").info
+    assert (info["status"], info["steps"]) == ("interrupted", 4)
+    build_real(output_dir=str(tmp_path / "run"), **given).train(resume_from_checkpoint=True)
+    expected, resumed = read_run(tmp_path / "whole"), read_run(tmp_path / "run")
+    assert resumed.info["status"] == "finished"
+    assert [line["loss"] for line in resumed.metrics] == [line["loss"] for line in expected.metrics]
+
+
+def test_a_handler_of_the_script_is_left_alone(tmp_path):
+    got = []
+    before = signal.signal(signal.SIGTERM, lambda *_: got.append("SIGTERM"))
+    try:
+        trainer = build_real(output_dir=str(tmp_path), **DUE)
+        trainer.observers.append(lambda batch: signal.raise_signal(signal.SIGTERM) if batch.step == 2 else None)
+        trainer.train()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert got == ["SIGTERM"]
+    assert read_run(tmp_path).info["status"] == "finished"
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again(tmp_path, capsys):
+    trainer = build_real(output_dir=str(tmp_path), **DUE)
+
+    def killed(batch):
+        if batch.step == 2:
+            raise SystemExit
+
+    trainer.observers.append(killed)
+    with pytest.raises(SystemExit):
+        trainer.train()
+    info = read_run(tmp_path).info
+    (tmp_path / "run.json").write_text(json.dumps(info | {"status": "running"}))  # as after kill -9
+    with pytest.raises(RunFolderError, match="resume it, which starts it again"):
+        build_real(output_dir=str(tmp_path), **DUE).train()
+    build_real(output_dir=str(tmp_path), **DUE).train(resume_from_checkpoint=True)
+    run = read_run(tmp_path)
+    assert (run.info["status"], run.info["steps"]) == ("finished", 4)
+    assert [line["step"] for line in run.metrics] == [1, 2, 3, 4]
+    assert "has no complete checkpoint yet: the run starts again" in capsys.readouterr().err
+
+
+def test_without_a_run_there_is_nothing_to_resume(tmp_path):
+    with pytest.raises(ValueError, match="there is no run in"):
         build_real(output_dir=str(tmp_path), run_folder=True).train(resume_from_checkpoint=True)
     assert not (Path(tmp_path) / "run.json").exists()
 
@@ -142,6 +200,16 @@ def test_without_the_setting_there_is_no_folder(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_the_page_has_trls_names(tmp_path):
+    page = (Path(__file__).parents[3] / "docs" / "run_schema.md").read_text()
+    table = page.partition("### In a tracker")[2].partition("\n## ")[0]
+    assert [theirs for ours, theirs in _NAMES.items() if theirs != ours and f"`{theirs}`" not in table] == []
+    trainer = build_real(output_dir=str(tmp_path), **DUE)
+    trainer.train()
+    for line in (one for one in trainer.state.log_history if "loss" in one):
+        assert line["credit/signal_groups"] == pytest.approx(1 - line["frac_reward_zero_std"])
+
+
 def test_scores_of_trls_own_evaluation_are_kept(tmp_path):
     given = {"eval_steps": 2, "per_device_eval_batch_size": 4, "eval_on_start": True}
     trainer = build_real(output_dir=str(tmp_path), **DUE, **given)
@@ -156,8 +224,14 @@ def test_scores_of_trls_own_evaluation_are_kept(tmp_path):
     assert scores == {line["step"]: line["eval_reward"] for line in logged[1:]}
     final = run.info["final"]
     assert final["before"]["accuracy"] == logged[0]["eval_reward"]
-    assert final["after"] == {"accuracy": logged[2]["eval_reward"], "own_reward": True, "step": 4}
+    assert final["after"] == {
+        "accuracy": logged[2]["eval_reward"], "own_reward": True, "metric": "eval_reward", "step": 4
+    }  # fmt: skip
     compared = comparison([run], group_runs([run]))
     assert compared["runs"][0]["after"]["accuracy"] == logged[2]["eval_reward"]
     assert compared["reward_steps"] is None  # not the mean reward over training
-    assert "Held-out reward" in {panel["title"] for panel in panels([run])}
+    assert "TRL eval_reward" in compared["verdict"]
+    assert "on the eval_dataset (step 4)" in compared["verdict"]
+    assert "held-out" not in compared["verdict"]
+    assert "TRL's eval_reward on the eval_dataset: " in (tmp_path / "model" / "README.md").read_text()
+    assert "TRL eval_reward" in {panel["title"] for panel in panels([run])}

@@ -83,4 +83,6 @@ def test_transformers_generation_is_refused_at_the_start(monkeypatch):
 
     with pytest.raises(ValueError, match=r"logps_from='sampler': transformers' generation gives no log-probs"):
         real_generation.build_real("delta-scalar", logps_from="sampler")
+    with pytest.raises(ValueError, match=r"delta reads hidden too.* read nothing else \(.*delta-scalar, .*surprise"):
+        real_generation.build_real("delta", logps_from="sampler")
     real_generation.build_real("dapo", logps_from="sampler")  # reads none

@@ -28,8 +28,17 @@ if TYPE_CHECKING:
 GRACE = 15.0
 """Seconds that the rest of the rollout batch may take after SIGTERM: Slurm and Kubernetes kill 30 seconds after it, and saving takes
 time. A person who pressed Ctrl-C can press it again."""
+_UNHANDLED = (signal.SIG_DFL, signal.default_int_handler)
 _ECHO = 1.0
 """A second signal within so many seconds is the same one: `timeout` sends it to a process and its group, launchers forward it."""
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM or SIGHUP in a program that does not handle it."""
+
+    def __init__(self, number: int):
+        super().__init__()
+        self.number = number
 
 
 class FinishTheBatch(TrainerCallback):
@@ -43,7 +52,7 @@ class FinishTheBatch(TrainerCallback):
         self._states: tuple[Any, ...] | None = None
         """The random states where the last rollout batch ended; None from the next step of the optimizer on."""
         # A real signal, because this thread may be waiting for something.
-        self.timer = threading.Timer(GRACE, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
+        self.timer = threading.Timer(GRACE, signal.pthread_kill, (threading.get_ident(), next(iter(before))))
         self.timer.daemon = True
 
     def note(self, number: int, _: object) -> None:
@@ -63,9 +72,9 @@ class FinishTheBatch(TrainerCallback):
     def end(self) -> NoReturn:
         """Do what the signal's previous handler does."""
         assert self.number is not None
-        if callable(handler := self._before[self.number]):
+        if callable(handler := self._before.get(self.number)):
             handler(self.number, None)
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt if self.number == signal.SIGINT else Terminated(self.number)
 
     def on_pre_optimizer_step(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self._states = None
@@ -99,12 +108,18 @@ class FinishTheBatch(TrainerCallback):
 
 
 @contextmanager
-def finishing_the_batch(trainer: DeltaTrainer) -> Iterator[None]:
-    """Let a first signal in the block wait for the end of the rollout batch (`GRACE` seconds at most, except for Ctrl-C)."""
+def finishing_the_batch(trainer: DeltaTrainer, *, only_unhandled: bool = False) -> Iterator[None]:
+    """Let a first signal in the block wait for the end of the rollout batch (`GRACE` seconds at most, except for Ctrl-C).
+    `only_unhandled`: leave alone the signals for which the program has a handler of its own."""
     if threading.current_thread() is not threading.main_thread():  # only the main thread can set handlers
         yield
         return
     before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, *ending_signals())}
+    if only_unhandled:
+        before = {number: handler for number, handler in before.items() if handler in _UNHANDLED}
+    if not before:
+        yield
+        return
     callback = FinishTheBatch(trainer, before)
     trainer.add_callback(callback)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import shutil
+import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import TrainerState
 from transformers.trainer_utils import get_last_checkpoint
 
+from delta_rlvr.adapters.trl.interrupts import Terminated, finishing_the_batch
 from delta_rlvr.adapters.trl.resume import find_checkpoints, unseal_after
 from delta_rlvr.adapters.trl.run_folder import DecisiveTokens, RunFolderCallback
 from delta_rlvr.models.finite import NotFinite
@@ -101,20 +103,35 @@ def recorded(
 
 
 @contextmanager
-def recorded_script(trainer: DeltaTrainer, checkpoint: Path | None) -> Iterator[Recording]:
-    """Call `recorded` for `DeltaTrainer.train` in a user's script, with the facts that the trainer knows."""
+def recorded_script(trainer: DeltaTrainer, checkpoint: Path | None, *, again: bool = False) -> Iterator[Recording]:
+    """Call `recorded` for `DeltaTrainer.train` in a user's script, with the facts that the trainer knows. A signal that the script does
+    not handle waits for the end of the rollout batch. `again`: the run of the folder starts again, where there is no `checkpoint`."""
     config, facts = trainer.args, script_facts(trainer)
-    resumed = checkpoint is not None and (Path(str(config.output_dir)) / RUN).exists()
-    with recorded(
-        trainer,
-        settings={**facts["settings"], f"method{CONTENT}": rule_digest(config.resolved_method.rule)},
-        model=facts["model"],
-        task=facts["task"],
-        step=_step_of(checkpoint) if checkpoint and resumed else None,
-    ) as recording:
-        yield recording
+    folder = Path(str(config.output_dir))
+    resumed = (again or checkpoint is not None) and (folder / RUN).exists()
+    try:
+        with (
+            recorded(
+                trainer,
+                settings={**facts["settings"], f"method{CONTENT}": rule_digest(config.resolved_method.rule)},
+                model=facts["model"],
+                task=facts["task"],
+                step=(_step_of(checkpoint) if checkpoint else 0) if resumed else None,
+            ) as recording,
+            finishing_the_batch(trainer, only_unhandled=True),
+        ):
+            yield recording
+    except KeyboardInterrupt as stopped:
+        if trainer.is_world_process_zero():
+            whole = find_checkpoints(folder).whole
+            kept = f"checkpoint-{whole[-1]} is kept" if whole else "no checkpoint was written yet"
+            what = "resumes" if whole else "starts again"
+            print(f"interrupted: {kept}; trainer.train(resume_from_checkpoint=True) {what}", file=sys.stderr)
+        if isinstance(stopped, Terminated):
+            raise SystemExit(128 + stopped.number) from None
+        raise
     if recording.writer:
-        _write_page(Path(str(config.output_dir)))
+        _write_page(folder)
 
 
 def _write_page(folder: Path) -> None:
@@ -159,14 +176,17 @@ def checkpoint_named(folder: str) -> Iterator[None]:
         raise
 
 
-def last_checkpoint(folder: Path) -> Path:
-    """Return the checkpoint for `resume_from_checkpoint=True` in a run folder: the last complete one."""
+def last_checkpoint(folder: Path) -> Path | None:
+    """Return the checkpoint for `resume_from_checkpoint=True` in a run folder: the last complete one; None where its run has none yet
+    and starts again."""
+    if not (folder / RUN).exists():
+        raise ValueError(
+            f"resume_from_checkpoint: there is no run in {folder}; start one without it, or name the checkpoint of another run"
+        )
     whole = find_checkpoints(folder).whole
     if not whole:
-        raise ValueError(
-            f"resume_from_checkpoint: {folder} has no complete checkpoint; delete the folder to start again, or name a checkpoint"
-        )
-    return folder / f"checkpoint-{whole[-1]}"
+        print(f"{folder} has no complete checkpoint yet: the run starts again from its first step", file=sys.stderr)
+    return folder / f"checkpoint-{whole[-1]}" if whole else None
 
 
 def _step_of(checkpoint: Path) -> int:

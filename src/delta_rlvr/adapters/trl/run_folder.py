@@ -181,12 +181,12 @@ class RunFolderCallback(TrainerCallback):
 
     @staticmethod
     def _keep_evaluation(writer: RunWriter, logs: Mapping[str, Any], step: int) -> None:
-        """Record TRL's own evaluation: the reward before the first step and the last reward are the run's held-out scores."""
+        """Record TRL's own evaluation: the reward before the first step and the last one stand where held-out scores would."""
         scores = {name: value for name, value in logs.items() if name.startswith("eval_") and is_number(value)}
         if scores and step:
             writer.add({"step": step, **scores})
         if "eval_reward" in scores:
-            score = {"accuracy": scores["eval_reward"], "own_reward": True, "step": step}
+            score = {"accuracy": scores["eval_reward"], "own_reward": True, "metric": "eval_reward", "step": step}
             writer.update(final={**writer.info["final"], "after" if step else "before": score})
 
     def _take_seconds(self) -> dict[str, float]:

@@ -53,7 +53,7 @@ from delta_rlvr.adapters.trl.version import VERSION_HELP, check_trl_version
 from delta_rlvr.adapters.trl.weighing import BatchFacts, Weigher
 from delta_rlvr.credit import CreditStream, RowStore
 from delta_rlvr.models.finite import sampled
-from delta_rlvr.objectives import Method, group_numbers, rewarded_alike
+from delta_rlvr.objectives import Method, all_methods, group_numbers, rewarded_alike
 from delta_rlvr.runs.model_card import write_card
 
 Plan: TypeAlias = Literal["stock", "late", "forced", "none"]
@@ -86,7 +86,7 @@ class DeltaTrainer(GRPOTrainer):
         elif self._reads_the_sampler and not self.use_vllm:
             raise ValueError(
                 "logps_from='sampler': transformers' generation gives no log-probs; use vLLM or a rollout_func that "
-                "returns them, or logps_from='policy'"
+                f"returns them, or logps_from='policy'{self._pass_anyway}"
             )
         self.seconds: dict[str, float] = defaultdict(float)
         """Seconds by phase since the last `clear`."""
@@ -133,7 +133,8 @@ class DeltaTrainer(GRPOTrainer):
             checkpoint = last_checkpoint(Path(str(self.args.output_dir)))
         elif resume_from_checkpoint:
             checkpoint = Path(resume_from_checkpoint)
-        with checkpoint_named(str(self.args.output_dir)), recorded_script(self, checkpoint):
+        again = resume_from_checkpoint is True
+        with checkpoint_named(str(self.args.output_dir)), recorded_script(self, checkpoint, again=again):
             return super().train(str(checkpoint) if checkpoint else None, *args, **kwargs)
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
@@ -277,6 +278,18 @@ class DeltaTrainer(GRPOTrainer):
     @property
     def _reads_the_sampler(self) -> bool:
         return self.args.logps_from == "sampler" and "logps" in self.method.rule.needs
+
+    @property
+    def _pass_anyway(self) -> str:
+        """A clause where the sampler's log-probs spare the method no pass."""
+        rest = sorted(_OF_THE_POLICY & set(self.method.rule.needs) - {"logps"})
+        if not rest:
+            return ""
+        served = [n for n, one in all_methods().items() if _OF_THE_POLICY & set(one.rule.needs) == {"logps"}]
+        return (
+            f". {self.args.method} reads {' and '.join(rest)} too, so it takes the policy's pass anyway: the sampler's log-probs spare "
+            f"it only for rules that read nothing else ({', '.join(served)})"
+        )
 
     @property
     def passes_per_batch(self) -> int:

@@ -28,6 +28,10 @@ RESPONSE_ADVANTAGES = (
     "gpg",
     "reinforce_plus_plus_baseline",
 )
+CLIP, DUAL_CLIP = 0.2, 3.0
+"""verl's defaults of `clip_ratio`, `clip_ratio_low` and `clip_ratio_high`, and of `clip_ratio_c`."""
+FAR_DUAL_CLIP = 10.0
+"""FIPO's dual clip: for the other methods it is out of the way."""
 FSDP = {"fsdp2": VERL_FSDP2, "fsdp": VERL_FSDP}
 """The strategies whose workers keep hidden states; with others only the controller's fields are available."""
 
@@ -72,6 +76,29 @@ def config_problems(config: Mapping[str, Any], settings: VerlSettings) -> Iterat
     yield from _loss_problems(config, settings)
     if settings.on_worker:
         yield from _parallel_problems(config, settings)
+
+
+def config_remarks(config: Mapping[str, Any], settings: VerlSettings) -> Iterator[str]:
+    """Yield where the loss that verl runs differs from the method's definition. It trains so, but under another clip or with a KL term
+    it is not what the name says."""
+    surrogate, name = settings.method.surrogate, settings.method.name
+    loss_mode = select(config, f"{_ACTOR}.policy_loss.loss_mode", "vanilla")
+    if surrogate.low is not None and loss_mode == "vanilla":
+        both = select(config, f"{_ACTOR}.clip_ratio", CLIP)
+        low, high = (select(config, f"{_ACTOR}.clip_ratio_{end}", both) for end in ("low", "high"))
+        if (low, high) != (surrogate.low, surrogate.high):
+            yield (
+                f"the clip is {low} below and {high} above, and {name} is defined with {surrogate.low} and {surrogate.high}: "
+                f"{_ACTOR}.clip_ratio_low={surrogate.low} {_ACTOR}.clip_ratio_high={surrogate.high}"
+            )
+        dual = select(config, f"{_ACTOR}.clip_ratio_c", DUAL_CLIP)
+        if surrogate.dual is None and dual < FAR_DUAL_CLIP:
+            yield (
+                f"verl's dual clip is at {dual}, and {name} has none: {_ACTOR}.clip_ratio_c={FAR_DUAL_CLIP} keeps it out of the way"
+            )
+    for path in (f"{_ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward"):
+        if select(config, path, False):
+            yield f"{path}=True adds a KL term, and {name} is defined without one: set it to False for the published method"
 
 
 def _need_problems(config: Mapping[str, Any], settings: VerlSettings) -> Iterator[str]:

@@ -121,7 +121,10 @@ class Delta(Ranged):
         return mean_one(batch, coefficients, positive=self.lambda_min > 0)
 
     def diagnose(self, batch: TokenBatch) -> dict[str, float]:
-        """Return the reliability: the rank correlation of the tokens' assignments from two random halves of the responses."""
+        """Return the reliability: the rank correlation of the tokens' assignments from two random halves of the responses.
+
+        It is taken within each half, as a mean over the tokens: a token's own half pulls its assignment up, the other one does not, so
+        that over both halves together few responses would seem to contradict each other."""
         first = uniform_draws(0, batch.round_number, batch.keys, torch.full_like(batch.keys, -1)) < 0.5
         vectors = proxies.vectors(self.proxy, batch)
         halves = [estimate(batch, vectors, self, counted) for counted in (first, ~first)]
@@ -129,6 +132,9 @@ class Delta(Ranged):
         for half in halves:
             if half.unweighted is not None:
                 here = here & ~half.unweighted
-        one, other = (batch.reducer.gather(half.alpha[here]) for half in halves)
-        known = len(one) > 2 and bool(one.std() > 0) and bool(other.std() > 0)
-        return {"reliability": rank_correlation(one, other)} if known else {}
+        total, count = 0.0, 0
+        for own in (first[batch.row], ~first[batch.row]):
+            one, other = (batch.reducer.gather(half.alpha[here & own]) for half in halves)
+            if len(one) > 2 and one.std() > 0 and other.std() > 0:
+                total, count = total + len(one) * rank_correlation(one, other), count + len(one)
+        return {"reliability": total / count} if count else {}

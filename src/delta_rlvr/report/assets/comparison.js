@@ -2,7 +2,7 @@
 
 function comparisonView(root, model) {
   const { comparison, groups, runs } = model;
-  // Scores are held-out shares or mean rewards, or mean rewards over training where no run was scored.
+  // Scores are held-out shares or mean rewards, TRL's eval_reward where no run has those, or mean rewards over training without either.
   const rewards = comparison.reward_steps !== null;
   const overProblems = rewards ? "" : "95 % interval over problems";
   const scored = comparison.runs.some((run) => run.before || run.after);
@@ -62,7 +62,7 @@ function forest(rows, spread, rewards, unit) {
   const high = Math.min(unit.sign && scores.every((score) => score <= 1) ? 1 : Infinity, Math.max(...scores) + pad);
   const x = (value) => `${(100 * (Math.max(low, Math.min(high, value)) - low)) / (high - low)}%`;
   const table = el("table", { className: "forest" }, el("thead", {}, el("tr", {},
-    ...[rows.some(({ note }) => note) ? "Method" : "Run", ...(rewards ? ["●\u00a0Mean reward"] : unit.sign ? ["○\u00a0Before", "●\u00a0After"] : ["○\u00a0Mean reward before", "●\u00a0After"])].map((name) => el("th", { scope: "col" }, name)),
+    ...[rows.some(({ note }) => note) ? "Method" : "Run", ...(rewards ? ["●\u00a0Mean reward"] : unit.sign ? ["○\u00a0Before", "●\u00a0After"] : [`○\u00a0${capital(unit.score)} before`, "●\u00a0After"])].map((name) => el("th", { scope: "col" }, name)),
     el("th", { scope: "col", className: "spread" }, spread), el("th", { scope: "col" }))));
   const body = el("tbody");
   for (const row of rows) {
@@ -89,7 +89,7 @@ function forest(rows, spread, rewards, unit) {
   const values = () => [["run", "before", "after", "low", "high"],
     ...rows.map(({ label, before, after }) => [label, before?.accuracy, after?.accuracy, after?.low, after?.high])];
   table.querySelector("th").append(csvButton("Scores", values));
-  return el("div", { className: "table-holder wide", tabIndex: 0, role: "region", "aria-label": rewards ? "Mean rewards over training" : "Held-out scores" }, table);
+  return el("div", { className: "table-holder wide", tabIndex: 0, role: "region", "aria-label": rewards ? "Mean rewards over training" : unit.score === "TRL eval_reward" ? unit.score : "Held-out scores" }, table);
 }
 
 const whole = (texts, between) => texts.flatMap((text, place) => [place ? between : "", el("span", { className: "whole" }, text)]);
@@ -100,7 +100,7 @@ function sampled(after) {
 }
 
 function testsTable({ tests, gap, unit }) {
-  const head = el("tr", {}, ...["Pair", `${unit.sign ? "Points" : "Mean reward"} (${gap})`, "p", "p (Holm)", "Test"].map((name) => el("th", { scope: "col" }, name)));
+  const head = el("tr", {}, ...["Pair", `${unit.sign ? "Points" : capital(unit.score)} (${gap})`, "p", "p (Holm)", "Test"].map((name) => el("th", { scope: "col" }, name)));
   const rows = tests.map((test) => el("tr", {},
     el("th", { scope: "row" }, visible(test.pair)), el("td", {}, test.difference), el("td", {}, test.p),
     el("td", {}, test.p_adjusted), el("td", { className: "words" }, test.test)));
