@@ -80,7 +80,8 @@ def test_a_picture_or_a_print_of_the_page_has_everything(browser, report):
     shaded = page.locator(".response-text").evaluate_all(
         "all => all.map((one) => one.querySelectorAll('.t').length > 0)"
     )
-    assert shaded and all(shaded[:8])
+    assert shaded
+    assert all(shaded[:8])
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator(".block").evaluate_all("all => all.every((one) => one.querySelector('.t'))")
     page.close()

@@ -25,6 +25,8 @@ class ValueAlgebra(Algebra):
 
     def equations(self, reference: Sides, prediction: Sides) -> bool:
         """One is a multiple of the other, or one is solved for a name and the other is not."""
+        if not symbols(_difference(reference)) and not symbols(_difference(prediction)):
+            return any(self._same_sides(reference, sides) for sides in (prediction, prediction[::-1]))
         if numeric.proportional(_difference(reference), _difference(prediction), positive=False):
             return True
         for (name, value), other in ((reference, prediction), (prediction, reference)):
@@ -33,7 +35,13 @@ class ValueAlgebra(Algebra):
         return False
 
     def inequalities(self, reference: Sides, prediction: Sides) -> bool:
+        if not symbols(_difference(reference)) and not symbols(_difference(prediction)):
+            return self._same_sides(reference, prediction)
         return numeric.proportional(_difference(reference), _difference(prediction), positive=True)
+
+    def _same_sides(self, reference: Sides, prediction: Sides) -> bool:
+        """Numbers are always multiples of each other: e = 2, the eccentricity, and e = 3."""
+        return self.equal(reference[0], prediction[0]) and self.equal(reference[1], prediction[1])
 
     def sets(self, reference: Node, prediction: Node) -> bool:
         one, other = real_set(reference), real_set(prediction)
