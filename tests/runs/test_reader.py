@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from delta_rlvr.report import write_report
 from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter, read_run
 
 
@@ -113,6 +114,13 @@ def test_a_killed_run_is_said_to_be_unfinished(folder):
     info = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps({**info, "status": "running"}))
     assert read_run(folder).problems == ["the run has not ended (or it was killed): 3 of 3 steps at its last update"]
+
+
+def test_a_description_of_other_types_is_left_out_and_named(folder):
+    info = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({key: 1 if key == "schema" else [] for key in info}))
+    assert read_run(folder).problems[0] == "run.json: settings is list, which is not its type: it is left out"
+    assert write_report([folder]).is_file()
 
 
 def test_damaged_objects_are_named(folder):
