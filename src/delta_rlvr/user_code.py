@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from delta_rlvr.hints import did_you_mean
+from delta_rlvr.words import one_line
 
 PLUGINS = "delta_rlvr.methods"
 """The entry-point group of other packages' rules: a rule class under its name, or a module that registers some."""
@@ -55,7 +56,8 @@ def failed_with(thing: Any, error: BaseException) -> str:
         file = inspect.getsourcefile(thing)
     frames = traceback.extract_tb(error.__traceback__)
     frame = next((frame for frame in reversed(frames) if frame.filename == file), frames[-1])
-    did = "called sys.exit" if isinstance(error, SystemExit) else f"failed with {type(error).__name__}: {error}"
+    said = f": {one_line(str(error))}" if str(error) else ""
+    did = "called sys.exit" if isinstance(error, SystemExit) else f"failed with {type(error).__name__}{said}"
     return f"{did} ({frame.filename}, line {frame.lineno})"
 
 
@@ -108,5 +110,5 @@ def _load_file(path: Path, _changed: int) -> ModuleType:
         del sys.modules[name]
         frames = traceback.extract_tb(error.__traceback__)
         line = next((f" (line {one.lineno})" for one in reversed(frames) if one.filename == str(path)), "")
-        raise PlaceError(f"{path} cannot be loaded: {type(error).__name__}: {error}{line}") from error
+        raise PlaceError(f"{path} cannot be loaded: {type(error).__name__}: {one_line(str(error))}{line}") from error
     return module

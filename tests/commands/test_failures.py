@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from command_line import SMALL, assert_same_run, metrics, run_info
+from command_line import SMALL, assert_same_run, metrics, refused, run_info
 from delta_rlvr import cli
 from delta_rlvr.adapters.trl.recorded import disk_is_full
 from delta_rlvr.cli import main
@@ -271,6 +271,53 @@ def test_code_that_calls_sys_exit_is_a_failure(tmp_path, capsys, command, which)
     assert main(words) in (1, 2)
     told = capsys.readouterr()
     assert f"called sys.exit ({file}, line {9 if which == 'Rule' else 12})" in " ".join((told.out + told.err).split())
+
+
+CHECKED = """
+from dataclasses import dataclass
+from delta_rlvr import TokenRule
+
+@dataclass(frozen=True)
+class Share(TokenRule):
+    share: float = 0.5
+
+    def __post_init__(self):
+        {}
+
+    def weigh(self, batch):
+        return batch.ones()
+
+@dataclass(frozen=True)
+class Wrong(TokenRule):
+    share: "flot" = 0.5
+
+    def weigh(self, batch):
+        return batch.ones()
+"""
+
+
+@pytest.mark.parametrize(
+    ("check", "spec", "words"),
+    [
+        (
+            'assert self.share <= 1, "share: 1 at most"',
+            "Share?share=3",
+            "Share failed with AssertionError: share: 1 at most",
+        ),
+        ("assert self.share <= 0", "Share", "Share failed with AssertionError ("),
+        ("{}[self.share]", "Share", "Share failed with KeyError: 0.5"),
+        ('raise RuntimeError("a\\n\\x1bb")', "Share?share=3", r"Share failed with RuntimeError: a\n\x1bb"),
+        ('raise ValueError("a\\nb")', "Share?share=3", r"a\nb"),
+        ("pass", "Wrong?share=3", "Wrong failed with NameError: name 'flot' is not defined"),
+    ],
+)
+def test_a_rule_that_refuses_its_settings_is_told_in_one_line(tmp_path, capsys, check, spec, words):
+    file = tmp_path / "checked.py"
+    file.write_text(CHECKED.replace("{}", check, 1))
+    assert words in refused(capsys, "methods", f"{file}:{spec}", "--check")
+    assert words in refused(capsys, "train", *SMALL, "--method", f"{file}:{spec}", "--output", tmp_path / "run")
+    listed = ("compare", *SMALL, "--methods", f"dapo,{file}:{spec}", "--list", "--output", tmp_path / "all")
+    assert words in refused(capsys, *listed)
 
 
 def test_a_reader_that_goes_away_does_not_end_a_run(tmp_path):
