@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -330,6 +331,22 @@ def test_a_reader_that_goes_away_does_not_end_a_run(tmp_path):
     process.stdout.close()
     assert process.wait(timeout=120) == 0
     assert run_info(tmp_path / "run")["status"] == "finished"
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">/dev/full"])
+def test_a_run_with_a_closed_or_full_output(tmp_path, closed):
+    words = [sys.executable, "-m", "delta_rlvr", "train", *SMALL, "--steps", "2", "--output", str(tmp_path / "run")]
+    done = subprocess.run(
+        ["sh", "-c", f"exec {shlex.join(words)} {closed}"], capture_output=True, text=True, check=False
+    )
+    if closed == ">/dev/full":
+        assert done.returncode == 1
+        assert "train: standard output cannot be written (No space left on device)" in done.stderr
+        assert "save_total_limit" not in done.stderr
+    else:
+        assert done.returncode == 0
+        assert run_info(tmp_path / "run")["status"] == "finished"
+        assert len(metrics(tmp_path / "run")) == 2
 
 
 def test_the_handler_of_sigterm_is_given_back(monkeypatch, capsys):
