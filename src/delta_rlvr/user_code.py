@@ -15,7 +15,6 @@ from types import ModuleType
 from typing import Any
 
 from delta_rlvr.hints import did_you_mean
-from delta_rlvr.words import one_line
 
 PLUGINS = "delta_rlvr.methods"
 """The entry-point group of other packages' rules: a rule class under its name, or a module that registers some."""
@@ -47,6 +46,11 @@ def module_at(where: str) -> ModuleType:
             raise PlaceError(f"{where} {failed_with(None, error)}") from error
     path = _file_at(where)
     return _load_file(path, path.stat().st_mtime_ns)
+
+
+def one_line(text: str) -> str:
+    """Return a text with its line breaks and other control characters escaped."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def failed_with(thing: Any, error: BaseException) -> str:

@@ -20,11 +20,6 @@ def _quoted(word: str) -> str:
     return f"$'{''.join(shown)}'"
 
 
-def one_line(text: str) -> str:
-    """Return a text with its line breaks and other control characters escaped."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
-
-
 def comma_list(text: str) -> list[str]:
     """Return the names of a list with commas."""
     return [name.strip() for name in text.split(",") if name.strip()]

@@ -22,8 +22,7 @@ from delta_rlvr.hints import did_you_mean
 from delta_rlvr.objectives.aggregate import Aggregation
 from delta_rlvr.objectives.surrogates import Clip, FutureClip, SoftGate, Surrogate
 from delta_rlvr.specs import split_spec, typed_settings
-from delta_rlvr.user_code import PLUGINS, PlaceError, failed_with, module_at
-from delta_rlvr.words import one_line
+from delta_rlvr.user_code import PLUGINS, PlaceError, failed_with, module_at, one_line
 
 
 @dataclass(frozen=True)
