@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from delta_rlvr.hints import did_you_mean
+from rlvr_graders.verdict import printable
 
 PLUGINS = "delta_rlvr.methods"
 """The entry-point group of other packages' rules: a rule class under its name, or a module that registers some."""
@@ -48,11 +49,6 @@ def module_at(where: str) -> ModuleType:
     return _load_file(path, path.stat().st_mtime_ns)
 
 
-def one_line(text: str) -> str:
-    """Return a text with its line breaks and other control characters escaped."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
-
-
 def failed_with(thing: Any, error: BaseException) -> str:
     """Return how a user function or class failed: the error, and the last line of the user's file in its traceback."""
     file = None
@@ -60,9 +56,9 @@ def failed_with(thing: Any, error: BaseException) -> str:
         file = inspect.getsourcefile(thing)
     frames = traceback.extract_tb(error.__traceback__)
     frame = next((frame for frame in reversed(frames) if frame.filename == file), frames[-1])
-    said = f": {one_line(str(error))}" if str(error) else ""
+    said = f": {error}" if str(error) else ""
     did = "called sys.exit" if isinstance(error, SystemExit) else f"failed with {type(error).__name__}{said}"
-    return f"{did} ({frame.filename}, line {frame.lineno})"
+    return f"{printable(did)} ({frame.filename}, line {frame.lineno})"
 
 
 def check_place(spec: str) -> None:
@@ -114,5 +110,5 @@ def _load_file(path: Path, _changed: int) -> ModuleType:
         del sys.modules[name]
         frames = traceback.extract_tb(error.__traceback__)
         line = next((f" (line {one.lineno})" for one in reversed(frames) if one.filename == str(path)), "")
-        raise PlaceError(f"{path} cannot be loaded: {type(error).__name__}: {one_line(str(error))}{line}") from error
+        raise PlaceError(f"{path} cannot be loaded: {type(error).__name__}: {printable(str(error))}{line}") from error
     return module

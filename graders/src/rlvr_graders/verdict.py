@@ -8,6 +8,13 @@ CORRECT, WRONG, NO_ANSWER = "correct", "wrong answer", "no final answer"
 UNREADABLE_REFERENCE = "unparsable reference answer"
 
 
+def printable(text: str) -> str:
+    """The text on one line, with escapes for line breaks and all else that steers a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 @dataclass(frozen=True)
 class Verdict:
     """The judgement on one completion."""
@@ -23,9 +30,7 @@ class Verdict:
 
     def __post_init__(self) -> None:
         # A sample's own words may stand in it: escaped, they can neither steer a terminal nor break a log's line.
-        if not self.reason.isprintable():
-            escaped = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in self.reason)
-            object.__setattr__(self, "reason", "".join(escaped))
+        object.__setattr__(self, "reason", printable(self.reason))
 
     @classmethod
     def failure(cls, reason: str, answer: str | None = None) -> Verdict:

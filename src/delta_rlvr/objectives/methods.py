@@ -22,7 +22,7 @@ from delta_rlvr.hints import did_you_mean
 from delta_rlvr.objectives.aggregate import Aggregation
 from delta_rlvr.objectives.surrogates import Clip, FutureClip, SoftGate, Surrogate
 from delta_rlvr.specs import split_spec, typed_settings
-from delta_rlvr.user_code import PLUGINS, PlaceError, failed_with, module_at, one_line
+from delta_rlvr.user_code import PLUGINS, PlaceError, failed_with, module_at, printable
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def _building(kind: type[TokenRule]) -> Iterator[None]:
     try:
         yield
     except (Exception, SystemExit) as error:
-        said = one_line(str(error)) if isinstance(error, ValueError) else ""
+        said = printable(str(error)) if isinstance(error, ValueError) else ""
         raise RuleError(said or f"{kind.__name__} {failed_with(kind, error)}") from error
 
 
