@@ -53,6 +53,12 @@ def test_report_evaluate_and_explain(trained, tmp_path):
     assert set(explained.records) == {"delta", "grpo"}
 
 
+def test_a_temperature_that_is_no_number_is_refused(tmp_path):
+    rows = write_rows(tmp_path / "rollouts.jsonl", [{"prompt": "1+1?", "response": "2", "reward": 1.0}])
+    with pytest.raises(ValueError, match="temperature='1': give the sampling temperature, a positive number"):
+        api.explain("builtin", rows, temperature="1")
+
+
 def test_compare(tmp_path):
     done = api.compare(["dapo", "delta"], seeds=1, output=tmp_path, steps=1, **SMALL)
     assert [row.method for row in done.table.rows] == ["dapo", "delta"]
@@ -76,6 +82,7 @@ def test_names_may_be_one_text(trained, tmp_path):
         (lambda: api.evaluate("task:phrased-sums", limit=2, k=10**8), "these are 200000000 completions; give fewer"),
         (lambda: api.evaluate("task:phrased-sums", dtype="float33"), "dtype='float33': there is no such type"),
         (lambda: api.explain("builtin", [1, 2]), r"rollouts=\[1, 2\]: give the path of a file"),
+        (lambda: api.report([5]), r"runs=\[5\]: give at least one run folder, by its path"),
         (lambda: get_task(3), "3: give a name as a text"),
         (lambda: load_policy(None), "model=None: give its name or folder"),
     ],

@@ -269,3 +269,22 @@ def test_a_check_says_what_the_weights_come_to(capsys, tmp_path):
         assert said in capsys.readouterr().out
     assert main(["methods", "delta", "--check"]) == 0
     assert "warning" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-", ">/dev/full", "2>/dev/full"])
+@pytest.mark.parametrize("given", ["--version", "train --help", "report nowhere"])
+def test_closed_and_full_standard_streams(given, closed, tmp_path):
+    """A stream that is closed is no error; where standard output is full, one line says so."""
+    done = subprocess.run(
+        ["sh", "-c", f"exec {sys.executable} -m delta_rlvr {given} {closed}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    wrong = given == "report nowhere"
+    if closed == ">/dev/full" and not wrong:
+        assert done.returncode == 1
+        assert re.fullmatch(r"delta-rlvr.*: standard output cannot be written \(No space .*\): .*\n", done.stderr)
+    else:
+        assert done.returncode == (2 if wrong else 0)

@@ -71,4 +71,6 @@ def test_the_nearest_folder_is_named_wherever_the_slip_is(tmp_path):
 def test_the_nearest_file_is_named(tmp_path):
     (tmp_path / "market.jsonl").touch()
     assert near_file(tmp_path / "market.jsnl") == f"; did you mean '{tmp_path / 'market.jsonl'}'?"
+    (tmp_path / "openq.csv").touch()
+    assert near_file(tmp_path / "nope.jsonl") == "", "too far apart"
     assert near_file(tmp_path / "other.csv") == near_file(tmp_path / "nowhere" / "x.csv") == ""

@@ -50,7 +50,7 @@ def _nearest(path: Path, fits: Callable[[Path], bool]) -> Path | None:
     # Names are compared without their endings: nope.jsonl is not close to unicode.jsonl.
     names = [one.name for one in beside.expanduser().iterdir() if fits(one)]
     stems = difflib.get_close_matches(
-        path.name.partition(".")[0] or path.name, {name.partition(".")[0] or name for name in names}, n=1
+        path.name.partition(".")[0] or path.name, {name.partition(".")[0] or name for name in names}, n=1, cutoff=0.7
     )
     close = difflib.get_close_matches(
         path.name, [name for name in names if name.startswith(tuple(stems))], n=1, cutoff=0

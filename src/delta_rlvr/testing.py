@@ -24,7 +24,7 @@ from torch import Tensor
 
 from delta_rlvr.credit import TOKEN_ARRAYS, CreditStream, RuleError, TokenRule
 from delta_rlvr.credit.reduce import AnotherRankRefused, Reducer
-from delta_rlvr.credit.rule import check_rule_class
+from delta_rlvr.credit.rule import check_rule_class, failure
 
 Padded = dict[str, Tensor]
 """A batch as padded tensors: hidden [B, T, d], token arrays and mask [B, T], advantages, groups and keys [B]."""
@@ -225,9 +225,9 @@ def _one_rank(rule: TokenRule, parts: list[Padded], meeting: _Meeting, rank: int
         record = stream.solve(whole["advantages"], groups=whole["groups"], keys=whole["keys"], round_number=3)
     except AnotherRankRefused:
         raise  # all ranks have agreed on this: none waits, and the rank with the problem raises it
-    except BaseException:
+    except BaseException as error:
         meeting.barrier.abort()  # the other ranks must not wait for this one
-        raise
+        raise error if isinstance(error, Exception) else failure(rule, error)  # noqa: B904
     return [row.tolist() for row in record.weights.split(record.lengths.tolist())]
 
 

@@ -56,7 +56,8 @@ def failed_with(thing: Any, error: BaseException) -> str:
         file = inspect.getsourcefile(thing)
     frames = traceback.extract_tb(error.__traceback__)
     frame = next((frame for frame in reversed(frames) if frame.filename == file), frames[-1])
-    did = "called sys.exit" if isinstance(error, SystemExit) else f"failed with {type(error).__name__}: {error}"
+    said = f": {error}" if str(error) else ""
+    did = "called sys.exit" if isinstance(error, SystemExit) else f"failed with {type(error).__name__}{said}"
     return f"{printable(did)} ({frame.filename}, line {frame.lineno})"
 
 

@@ -27,6 +27,7 @@ def contents(folder):
         (["--task", "phrased-sums?adends=3"], "phrased-sums has no setting 'adends'"),
         (["--task", "phrased-sums?addends=x"], "addends=x: give a whole number"),
         (["--task", "p.jsonl?shots=x"], "shots=x: give a whole number, 0 or more"),
+        (["--task", "/dev/null"], "/dev/null is not a file of rows: give one that ends in"),
         (["--model", __file__], "is a file, not a model"),
         (["settings.yaml"], "settings.yaml: a settings file is given as --config settings.yaml"),
         (["--seed", "1", "2"], "'2' belongs to no option"),

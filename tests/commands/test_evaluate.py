@@ -11,6 +11,7 @@ from rich.console import Console
 
 from delta_rlvr.cli import main
 from delta_rlvr.commands import evaluate as command
+from delta_rlvr.commands.evaluate import _named_results
 from delta_rlvr.commands.evaluate_display import unanswered
 from delta_rlvr.evaluate import EvaluationError, EvaluationResult, evaluation
 from delta_rlvr.evaluate.benchmarks import BENCHMARKS, load_benchmark
@@ -96,6 +97,25 @@ def test_sample_continue_rescore_compare(tmp_path, capsys):
     assert evaluate("--compare", folder, again, "--output", tmp_path / "comparison.json") == 0
     assert "training" in capsys.readouterr().out
     assert json.loads((tmp_path / "comparison.json").read_text())[0]["paired"]["p"] == 1.0
+
+
+@pytest.mark.parametrize("damage", [{"benchmarks": []}, {"samples": None}, {"samples": [3]}, {"settings": []}])
+def test_a_damaged_result_is_named(tmp_path, capsys, damage):
+    words = ["evaluate", "--benchmarks", "task:phrased-sums", "--limit", "2", "-k", "1", "--output", str(tmp_path)]
+    assert main([*words, "--max-tokens", "4"]) == 0
+    file = tmp_path / "result.json"
+    (tmp_path / "b.json").write_text(json.dumps(json.loads(file.read_text()) | damage))
+    assert main(["evaluate", "--compare", str(file), str(tmp_path / "b.json")]) == 2
+    assert f"{tmp_path / 'b.json'} is damaged (" in capsys.readouterr().err
+
+
+def test_rows_of_a_comparison_have_names():
+    assert _named_results("a/b,") == ("a/b", ["a/b"])
+    assert _named_results("x=a/b,c") == ("x", ["a/b", "c"])
+    assert _named_results("/x=1/b") == ("/x=1/b", ["/x=1/b"])
+    for text in ("=ev/a", "x=", ",", "x=,"):
+        with pytest.raises(EvaluationError, match="give a result, or NAME=RESULT"):
+            _named_results(text)
 
 
 def test_samples_of_another_program(tmp_path, capsys):

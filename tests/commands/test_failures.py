@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from command_line import SMALL, assert_same_run, metrics, run_info
+from command_line import SMALL, assert_same_run, metrics, refused, run_info
 from delta_rlvr import cli
 from delta_rlvr.adapters.trl.recorded import disk_is_full
 from delta_rlvr.cli import main
@@ -273,6 +274,53 @@ def test_code_that_calls_sys_exit_is_a_failure(tmp_path, capsys, command, which)
     assert f"called sys.exit ({file}, line {9 if which == 'Rule' else 12})" in " ".join((told.out + told.err).split())
 
 
+CHECKED = """
+from dataclasses import dataclass
+from delta_rlvr import TokenRule
+
+@dataclass(frozen=True)
+class Share(TokenRule):
+    share: float = 0.5
+
+    def __post_init__(self):
+        {}
+
+    def weigh(self, batch):
+        return batch.ones()
+
+@dataclass(frozen=True)
+class Wrong(TokenRule):
+    share: "flot" = 0.5
+
+    def weigh(self, batch):
+        return batch.ones()
+"""
+
+
+@pytest.mark.parametrize(
+    ("check", "spec", "words"),
+    [
+        (
+            'assert self.share <= 1, "share: 1 at most"',
+            "Share?share=3",
+            "Share failed with AssertionError: share: 1 at most",
+        ),
+        ("assert self.share <= 0", "Share", "Share failed with AssertionError ("),
+        ("{}[self.share]", "Share", "Share failed with KeyError: 0.5"),
+        ('raise RuntimeError("a\\n\\x1bb")', "Share?share=3", r"Share failed with RuntimeError: a\n\x1bb"),
+        ('raise ValueError("a\\nb")', "Share?share=3", r"a\nb"),
+        ("pass", "Wrong?share=3", "Wrong failed with NameError: name 'flot' is not defined"),
+    ],
+)
+def test_a_rule_that_refuses_its_settings_is_told_in_one_line(tmp_path, capsys, check, spec, words):
+    file = tmp_path / "checked.py"
+    file.write_text(CHECKED.replace("{}", check, 1))
+    assert words in refused(capsys, "methods", f"{file}:{spec}", "--check")
+    assert words in refused(capsys, "train", *SMALL, "--method", f"{file}:{spec}", "--output", tmp_path / "run")
+    listed = ("compare", *SMALL, "--methods", f"dapo,{file}:{spec}", "--list", "--output", tmp_path / "all")
+    assert words in refused(capsys, *listed)
+
+
 def test_a_reader_that_goes_away_does_not_end_a_run(tmp_path):
     """`train ... | head -1`"""
     process = subprocess.Popen(
@@ -283,6 +331,22 @@ def test_a_reader_that_goes_away_does_not_end_a_run(tmp_path):
     process.stdout.close()
     assert process.wait(timeout=120) == 0
     assert run_info(tmp_path / "run")["status"] == "finished"
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">/dev/full"])
+def test_a_run_with_a_closed_or_full_output(tmp_path, closed):
+    words = [sys.executable, "-m", "delta_rlvr", "train", *SMALL, "--steps", "2", "--output", str(tmp_path / "run")]
+    done = subprocess.run(
+        ["sh", "-c", f"exec {shlex.join(words)} {closed}"], capture_output=True, text=True, check=False
+    )
+    if closed == ">/dev/full":
+        assert done.returncode == 1
+        assert "train: standard output cannot be written (No space left on device)" in done.stderr
+        assert "save_total_limit" not in done.stderr
+    else:
+        assert done.returncode == 0
+        assert run_info(tmp_path / "run")["status"] == "finished"
+        assert len(metrics(tmp_path / "run")) == 2
 
 
 def test_the_handler_of_sigterm_is_given_back(monkeypatch, capsys):

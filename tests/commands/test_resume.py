@@ -1,11 +1,14 @@
 """Kill -9, then --resume: the run is the uninterrupted one to the last bit."""
 
+import json
 import random
 import shutil
 
 import pytest
 
-from command_line import SMALL, assert_same_run, metrics, reopen, run, run_info, start
+from command_line import SMALL, assert_same_run, metrics, refused, reopen, run, run_info, start
+from delta_rlvr.adapters.trl.resume import find_checkpoints
+from delta_rlvr.cli import main
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -98,3 +101,44 @@ def test_a_run_that_took_all_its_steps_takes_no_more(epochs, tmp_path):
     told = run("train", *options, log=tmp_path / "log.txt")
     assert "resuming from checkpoint-10" in told
     assert_same_run(epochs / "A", folder)
+
+
+def test_a_finished_run_without_checkpoints_is_not_overwritten(finished, capsys, tmp_path):
+    folder = shutil.copytree(finished[0], tmp_path / "run")
+    for checkpoint in folder.glob("checkpoint-*"):
+        shutil.rmtree(checkpoint)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert main(["train", "--output", str(folder), "--resume"]) == 0
+    told = capsys.readouterr().out
+    assert "--steps 8" not in told
+    assert "It has no checkpoint to train further from: start a run from its weights" in told
+    assert "no checkpoint to resume from" in refused(capsys, "train", "--output", folder, "--resume", "--steps", 8)
+    reopen(folder)
+    del before[folder / "run.json"]
+    assert "no checkpoint to resume from" in refused(capsys, "train", "--output", folder, "--resume", "--steps", 8)
+    assert all(path.read_bytes() == content for path, content in before.items())
+
+
+def test_a_renamed_checkpoint_is_skipped(finished, capsys, tmp_path):
+    folder = shutil.copytree(finished[0], tmp_path / "run")
+    (folder / "checkpoint-4").rename(folder / "checkpoint-40")
+    assert main(["train", "--output", str(folder), "--resume", "--steps", "5", "--report", "false"]) == 0
+    told = capsys.readouterr().out
+    assert "checkpoint-40 is skipped: it is of another step, by its complete.json" in told
+    assert "resuming from checkpoint-2" in told
+    assert [line["step"] for line in metrics(folder)] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("content", ["[1]", "{}", '{"files": {}}', '{"files": 3}', "3"])
+def test_a_checkpoint_sealed_with_other_json_is_skipped(tmp_path, content):
+    (tmp_path / "checkpoint-2").mkdir()
+    (tmp_path / "checkpoint-2" / "complete.json").write_text(content)
+    assert find_checkpoints(tmp_path).torn == [2]
+
+
+@pytest.mark.parametrize("info", [[], {"schema": 1, "settings": [1], "status": "running"}])
+def test_a_damaged_description_of_a_run_is_named(finished, capsys, tmp_path, info):
+    folder = shutil.copytree(finished[0], tmp_path / "run")
+    (folder / "run.json").write_text(json.dumps(info))
+    told = refused(capsys, "train", "--output", folder, "--resume", "--steps", 8)
+    assert f"{folder / 'run.json'} is damaged" in told

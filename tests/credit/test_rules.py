@@ -193,6 +193,12 @@ def test_every_rule_of_ours_passes(name):
             "(?s)depends on the number of ranks.*highest_share; for ranks and quantiles batch.reducer.gather",
         ),
         (rule(("logps",))(lambda b: b.ones().where(b.logps > -9, torch.nan)), "(?s)improbable tokens.*the weight nan"),
+        (rule()(lambda b: b.ones().to_sparse()), r"gave the layout torch.sparse_coo: give a dense tensor"),
+        (rule()(lambda b: [b.advantages.zero_(), b.ones()][1]), "changes batch.advantages in place"),
+        (rule(("logps",))(lambda b: b.logps.neg_()), "changes batch.logps in place"),
+        (rule()(lambda b: [b.side.zero_(), b.ones()][1]), "changes batch.side in place"),
+        (rule()(lambda b: interrupt()), r"weigh failed with KeyboardInterrupt \(.*test_rules.py, line"),
+        (rule()(lambda b: int("a\nb\x1b[1m")), r"int\(\) with base 10: 'a\\nb\\x1b\[1m'"),
     ],
 )
 def test_a_rule_that_breaks_one_is_told_which_and_on_what(broken, words):
@@ -210,6 +216,15 @@ def test_the_mean_of_a_response():
     weights = stream.solve(torch.tensor([1.0, 0.0, -1.0])).weights
     assert seen[-1].tolist() == [-1.5, 0.0, -6.0]
     assert weights.tolist() == pytest.approx([math.exp(-1.5), math.exp(-1.5), math.exp(-6.0)])
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+def test_needs_that_are_no_names_are_refused():
+    with pytest.raises(RuleError, match=r"needs is None: write the names in brackets, as in needs = \(\)"):
+        check_rule(rule(None)(lambda b: b.ones()))
 
 
 def test_needs_in_one_string_are_refused():

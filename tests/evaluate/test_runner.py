@@ -272,6 +272,7 @@ def test_results_of_others_are_refused(tmp_path):
         ("{", "not JSON"),
         ("{}", "not a result"),
         ('{"kind": "delta-rlvr evaluation", "schema": 9}', "schema 9"),
+        ('{"kind": "delta-rlvr evaluation", "schema": 1}', r"result.json is damaged \(KeyError: 'complete'\)"),
     ]:
         (tmp_path / "result.json").write_text(content)
         with pytest.raises(EvaluationError, match=message):

@@ -5,6 +5,8 @@ import json
 
 import pytest
 
+from delta_rlvr.cli import main
+from delta_rlvr.report import write_report
 from delta_rlvr.runs import RunDescription, RunFolderError, RunWriter, read_run
 
 
@@ -113,6 +115,25 @@ def test_a_killed_run_is_said_to_be_unfinished(folder):
     info = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps({**info, "status": "running"}))
     assert read_run(folder).problems == ["the run has not ended (or it was killed): 3 of 3 steps at its last update"]
+
+
+def test_a_description_of_other_types_is_left_out_and_named(folder):
+    info = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({key: 1 if key == "schema" else [] for key in info}))
+    assert read_run(folder).problems[0] == "run.json: settings is list, which is not its type: it is left out"
+    assert write_report([folder]).is_file()
+
+
+def test_the_command_says_what_is_damaged(folder, capsys):
+    assert main(["report", str(folder)]) == 0
+    assert capsys.readouterr().err == ""
+    (folder / "metrics.jsonl").write_text("")
+    (folder / "tokens.npz").write_text("no archive")
+    (folder / "rollouts" / "step_000003.jsonl.gz").write_text("not gzip")
+    assert main(["report", str(folder)]) == 0
+    told = capsys.readouterr().err
+    damage = "metrics.jsonl has no step: there are no training curves (and 2 more, on the page)"
+    assert told == f"missing or damaged in {folder}: {damage}\n"
 
 
 def test_damaged_objects_are_named(folder):

@@ -197,7 +197,7 @@ def _compare(args: argparse.Namespace, console: Console) -> int:
             f"--output {wrong[0]}: a comparison is written as {', '.join((*FORMATS, '.json'))}; separate several files by commas"
         )
     named = [_named_results(text) for text in args.compare]
-    sides = {name: [EvaluationResult.load(path) for path in comma_list(paths)] for name, paths in named}
+    sides = {name: [EvaluationResult.load(path) for path in paths] for name, paths in named}
     if len(sides) < len(args.compare):
         raise EvaluationError("--compare: a result is given twice")
     baseline, *others = sides
@@ -224,10 +224,14 @@ def _compare(args: argparse.Namespace, console: Console) -> int:
     return ExitCode.DONE
 
 
-def _named_results(text: str) -> tuple[str, str]:
+def _named_results(text: str) -> tuple[str, list[str]]:
     """Split NAME=RESULT,RESULT; without a NAME the results are named by their text."""
     name, equals, paths = text.partition("=")
-    return (name, paths) if equals and "/" not in name and paths else (text, text)
+    if not equals or "/" in name:
+        name, paths = text.strip(" ,"), text
+    if not name.strip() or not comma_list(paths):
+        raise EvaluationError(f"--compare {text!r}: give a result, or NAME=RESULT")
+    return name, comma_list(paths)
 
 
 def _select(args: argparse.Namespace, request: EvaluationRequest, console: Console) -> int:

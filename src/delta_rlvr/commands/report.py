@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 
 from delta_rlvr.report.page import TOKEN_MEGABYTES, replaces_page, write_report
@@ -36,9 +37,11 @@ def run(args: argparse.Namespace) -> int:
     if args.output and Path(args.output).is_dir():
         raise ValueError(f"--output {args.output} is a folder: name the page, as in {args.output}/report.html")
     replaces_page(Path(args.output) if args.output else Path(args.runs[0]) / "report.html")
-    with plain_warnings(lambda text: print(text, file=sys.stderr)):
+    say = partial(print, file=sys.stderr)
+    shade_by = comma_list(args.shade_by)
+    with plain_warnings(say):
         page = write_report(
-            args.runs, args.output, title=args.title, megabytes=args.megabytes, shade_by=comma_list(args.shade_by)
+            args.runs, args.output, title=args.title, megabytes=args.megabytes, shade_by=shade_by, say=say
         )
     print(page)
     return 0

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, strided
 
 from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.checks import check_intervals, extremes, first_bad_row
@@ -178,6 +178,10 @@ def check_rule_class(kind: object, called: str | None = None) -> None:
         raise RuleError(f"{name} has no `weigh(self, batch)`: write it, one weight per token")
     if isinstance(kind.needs, str):
         raise RuleError(f"{name}.needs is a string: write needs = ({kind.needs!r},)")
+    if not isinstance(kind.needs, Collection) and not hasattr(kind.needs, "__get__"):  # a property
+        raise RuleError(
+            f"{name}.needs is {kind.needs!r}: write the names in brackets, as in needs = (), which reads nothing"
+        )
     required = [
         one.name
         for one in dataclasses.fields(kind)
@@ -200,15 +204,21 @@ def weigh(batch: TokenBatch, rule: TokenRule) -> CreditRecord:
     """Return the rule's weights of a batch, checked. Every rank of the batch's reducer must call this."""
     answer: object = None
     problem: ValueError | None = None
+    before = _versions(batch)
     try:
         answer = rule.weigh(batch)
         problem = _problem(answer, batch, rule)
+        changed = [name for name, number in _versions(batch).items() if number != before.get(name, 0)]
+        if changed:
+            problem = RuleError(
+                f"{type(rule).__name__}.weigh changes batch.{changed[0]} in place, which others read: change a copy, by .clone()"
+            )
     except AnotherRankRefused as error:
         problem = error
     except (Exception, SystemExit) as error:
         # A user rule gets a message with the line that failed; in a built-in rule it is a bug, unless the input was wrong.
         if type(rule).__module__.partition(".")[0] != __name__.partition(".")[0]:
-            problem = _failure(rule, error)
+            problem = failure(rule, error)
         elif isinstance(error, ValueError):
             problem = error
         else:
@@ -220,7 +230,14 @@ def weigh(batch: TokenBatch, rule: TokenRule) -> CreditRecord:
     return CreditRecord.of(batch, answer)
 
 
-def _failure(rule: TokenRule, error: BaseException) -> RuleError:
+def _versions(batch: TokenBatch) -> dict[str, int]:
+    """Return how often each tensor of the batch has been changed in place."""
+    every = {**vars(batch), **batch.given, **batch._known}
+    return {name: one._version for name, one in every.items() if isinstance(one, Tensor) and not one.is_inference()}
+
+
+def failure(rule: TokenRule, error: BaseException) -> RuleError:
+    """The error for one that the rule's code raised."""
     kind = type(rule)
     hint = ""
     if isinstance(error, AttributeError) and isinstance(error.obj, TokenBatch):
@@ -245,6 +262,8 @@ def _problem(answer: object, batch: TokenBatch, rule: TokenRule) -> RuleError | 
             f"{name}.weigh gave shape {tuple(weights.shape)}: give one weight per valid token of the batch, [{len(batch.row)}] here "
             "(batch.row is the response of each token)"
         )
+    if weights.layout != strided:
+        return RuleError(f"{name}.weigh gave the layout {weights.layout}: give a dense tensor, as with .to_dense()")
     if not weights.is_floating_point():
         return RuleError(f"{name}.weigh gave {weights.dtype}: give floating-point weights, as with .float()")
     low, high = extremes(weights)

@@ -50,7 +50,14 @@ class EvaluationResult:
             raise EvaluationError(
                 f"{path} has schema {document.get('schema')!r}, this version reads {SCHEMA}: update delta-rlvr"
             )
-        return cls(document)
+        result = cls(document)
+        try:  # what others read of it
+            _ = result.complete, result.accuracy, result.own_reward, document["settings"]["samples"]
+            _ = [(result.scores(name), one["questions_asked"]) for name, one in document["benchmarks"].items()]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            what = f"{type(error).__name__}: {error}"
+            raise EvaluationError(f"{path} is damaged ({what}): restore it, or evaluate again") from None
+        return result
 
     def write(self, path: str | Path) -> None:
         """Write the file atomically."""

@@ -7,7 +7,8 @@ The spec of a method is `name?setting=value&setting=value`. The name is a regist
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from importlib.metadata import entry_points
@@ -21,7 +22,7 @@ from delta_rlvr.hints import did_you_mean
 from delta_rlvr.objectives.aggregate import Aggregation
 from delta_rlvr.objectives.surrogates import Clip, FutureClip, SoftGate, Surrogate
 from delta_rlvr.specs import split_spec, typed_settings
-from delta_rlvr.user_code import PLUGINS, PlaceError, module_at
+from delta_rlvr.user_code import PLUGINS, PlaceError, failed_with, module_at, printable
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Method:
         own = {key: text for key, text in settings.items() if key in self.surrogate.settings}
         rest = {key: text for key, text in settings.items() if key not in own}
         surrogate, rule = self.surrogate, self.rule
-        try:
+        with _building(type(rule)):
             if own:
                 surrogate = replace(surrogate, **typed_settings(type(surrogate), own, self.name))
             if rest:
@@ -64,8 +65,6 @@ class Method:
                 if type(rule) in WIDER and not rest.keys() <= known.keys():
                     rule = WIDER[type(rule)](**known)
                 rule = replace(rule, **typed_settings(type(rule), rest, where))
-        except ValueError as error:
-            raise RuleError(str(error)) from error
         return replace(self, rule=rule, surrogate=surrogate)
 
 
@@ -138,7 +137,18 @@ def _from_place(place: str) -> Method:
     if isinstance(kind, TokenRule):
         return replace(get_method(kind), name=place)
     check_rule_class(kind, place)
-    return Method(place, first_line(kind), rule=kind())
+    with _building(kind):
+        return Method(place, first_line(kind), rule=kind())
+
+
+@contextmanager
+def _building(kind: type[TokenRule]) -> Iterator[None]:
+    """An error of a rule's own checks is a `RuleError`, in one line."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        said = printable(str(error)) if isinstance(error, ValueError) else ""
+        raise RuleError(said or f"{kind.__name__} {failed_with(kind, error)}") from error
 
 
 def _module(where: str) -> ModuleType:

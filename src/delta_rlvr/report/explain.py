@@ -59,11 +59,11 @@ def explain(
         check_needs(method.rho, given, f"explain with {source}", name)
     policy, tokenizer = load_policy(model)
     policy.eval().to("cuda" if torch.cuda.is_available() else "cpu")  # type: ignore[arg-type]
-    passes = [forward(policy, tokenizer, rollout, temperature, chat) for rollout in shown]
-    _warn_of_another_writer(passes, model)
     rules = {name: method.rho for name, method in chosen.items()}
     head = policy.get_output_embeddings().weight
-    streams = streams_for(rules.values(), head=head, temperature=temperature)
+    streams = streams_for(rules.values(), head=head, temperature=temperature)  # which check the temperature
+    passes = [forward(policy, tokenizer, rollout, temperature, chat) for rollout in shown]
+    _warn_of_another_writer(passes, model)
     _add(streams, shown, passes, labelled=any("decisive" in rule.needs for rule in rules.values()))
     earned = torch.tensor(advantages, dtype=torch.float64, device=head.device)
     numbers = torch.tensor(groups, device=head.device)

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
@@ -69,13 +69,14 @@ def write_report(
     sections: Sequence[str] = SECTIONS,
     megabytes: float = TOKEN_MEGABYTES,
     shade_by: Sequence[str] = (),
+    say: Callable[[str], object] = str,
 ) -> Path:
     """Write the page of one or more run folders, or folders of runs, by default into the first of them.
 
     `megabytes`: the largest size of the token views of all runs. `lede`: the sentence under the title (default: the verdict).
-    `shade_by`: further methods whose weights the token view can show."""
-    if not run_paths:
-        raise ValueError("give at least one run folder")
+    `shade_by`: further methods whose weights the token view can show. `say` is told of missing and damaged parts."""
+    if not run_paths or not all(isinstance(one, str | Path) for one in run_paths):
+        raise ValueError(f"runs={run_paths!r:.60}: give at least one run folder, by its path")
     if not 0 < megabytes < math.inf:
         raise ValueError(f"megabytes={megabytes}: give a finite number above 0")
     check_shadings(shade_by)
@@ -90,6 +91,9 @@ def write_report(
     order = sorted(SECTIONS, key=lambda section: len(runs) > 1 and section != "comparison")
     model["sections"] = [each for each in order if each in sections and _holds(model, each)]
     model |= {"title": title or _title(runs), "lede": lede or model["comparison"]["verdict"]}
+    for run in (one for one in runs if one.problems):
+        more = f" (and {len(run.problems) - 1} more, on the page)" if len(run.problems) > 1 else ""
+        say(f"missing or damaged in {run.path}: {run.problems[0]}{more}")
     target = Path(output or Path(run_paths[0]) / "report.html")
     with atomic(target) as file:
         file.write(render(model, blocks).encode("utf-8", "replace"))

@@ -31,6 +31,12 @@ RESPONSE_ARRAYS = (
     *("decisive", "measured", "measured_error"),
 )
 
+_KINDS = {
+    dict: ("settings", "final", "versions", "rule"),
+    str: ("engine", "method", "model", "task", "status", "started", "updated", "error", "compare"),
+    int: ("seed", "steps", "steps_planned"),
+    list: ("given", "resumed"),
+}
 _ROLLOUT_NAME = re.compile(r"step_(\d+)\.jsonl\.gz")
 
 
@@ -38,6 +44,11 @@ class RunFolderError(Exception):
     """A run folder cannot be used; the message says why and what to do."""
 
     exit_code = ExitCode.BAD_INPUT
+
+
+def misfits(info: Any) -> list[str]:
+    """Return the keys of a run.json whose values are of another kind than documented."""
+    return [key for kind, keys in _KINDS.items() for key in keys if not isinstance(info.get(key), kind | None)]
 
 
 def rollout_path(folder: Path, step: int) -> Path:

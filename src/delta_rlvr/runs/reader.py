@@ -24,6 +24,7 @@ from delta_rlvr.runs.layout import (
     SCHEMA,
     TOKENS,
     RunFolderError,
+    misfits,
     rollout_steps,
 )
 from delta_rlvr.runs.tokens import TokenSums
@@ -50,6 +51,8 @@ class RunReader:
         schema = self.info.get("schema", SCHEMA)
         if not isinstance(schema, int) or schema > SCHEMA:
             raise RunFolderError(f"{self.path} has schema {schema!r}, this version reads {SCHEMA}: update delta-rlvr")
+        for key in misfits(self.info):
+            self._say(f"{RUN}: {key} is {type(self.info.pop(key)).__name__}, which is not its type: it is left out")
         self._say_status()
         self.metrics = self._read_metrics()
         """One object per step, in order."""

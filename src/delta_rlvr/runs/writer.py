@@ -23,6 +23,7 @@ from delta_rlvr.runs.layout import (
     SCHEMA,
     TOKENS,
     RunFolderError,
+    misfits,
     rollout_path,
     rollout_steps,
     round_significant,
@@ -283,6 +284,8 @@ def ended_before_its_first_step(folder: Path) -> bool:
 def _info_to_resume(folder: Path, new: Mapping[str, Any]) -> dict[str, Any]:
     try:
         info = json.loads((folder / RUN).read_text(encoding="utf-8"))
+        if not isinstance(info, dict) or misfits(info):
+            raise ValueError(f"wrong types: {', '.join(misfits(info)) if isinstance(info, dict) else 'not an object'}")
     except FileNotFoundError:
         raise RunFolderError(f"{folder} has no {RUN}: there is no run to resume there") from None
     except ValueError as error:

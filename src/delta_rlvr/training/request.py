@@ -17,7 +17,7 @@ from delta_rlvr.files import plain
 from delta_rlvr.hints import did_you_mean
 from delta_rlvr.models import DEFAULT_POLICY
 from delta_rlvr.models.load import gguf_digest, is_gguf
-from delta_rlvr.runs.layout import CONTENT, RUN
+from delta_rlvr.runs.layout import CONTENT, RUN, misfits
 from delta_rlvr.runs.writer import ended_before_its_first_step
 from delta_rlvr.specs import with_settings, without_settings
 from delta_rlvr.tasks.contents import content_digest
@@ -210,7 +210,7 @@ def stored_run(folder: Path) -> dict[str, Any]:
         info = json.loads((folder / RUN).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return info if isinstance(info, dict) else {}
+    return info if isinstance(info, dict) and not misfits(info) else {}
 
 
 def known_options() -> set[str]:

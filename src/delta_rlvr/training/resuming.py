@@ -22,6 +22,8 @@ from delta_rlvr.tasks.custom_reward import RewardError
 from delta_rlvr.training.request import NOT_RESTORED, RunRequest, difference_text, differing, option_of
 from delta_rlvr.words import command_line, counted
 
+_FROM_WEIGHTS = f"start a run from its weights, with its {MODEL}/ as `model` and another `output`"
+
 
 def finished(settings: Mapping[str, Any], config: DeltaTrainerConfig) -> str | None:
     """If the run has taken all its steps, return a sentence that says so and names the requested settings that have no effect."""
@@ -43,13 +45,16 @@ def finished(settings: Mapping[str, Any], config: DeltaTrainerConfig) -> str | N
         for name, values in differing(before, settings, NOT_RESTORED).items()
     ]
     steps = info["steps"]
-    again = command_line(*_launched(), "train", "--output", folder, "--resume", "--steps", 2 * steps)
+    further = f"It has no checkpoint to train further from: {_FROM_WEIGHTS}"
+    if find_checkpoints(folder).whole:
+        again = command_line(*_launched(), "train", "--output", folder, "--resume", "--steps", 2 * steps)
+        further = f"To train further: {again}"
     judge = ("--reward", before["reward"]) if before.get("reward") else ()
     asked_of = ("--benchmarks", f"task:{before.get('task')}", *judge)
     score = command_line("delta-rlvr", "evaluate", "--model", folder / MODEL, *asked_of)
     return (
         f"this run is finished, after {counted(steps, 'step')}: nothing is changed{''.join(f'; {one}' for one in asked)}. "
-        f"To train further: {again}. To score it with other settings: {score}"
+        f"{further}. To score it with other settings: {score}"
     )
 
 
@@ -64,10 +69,15 @@ def step_to_resume_from(config: DeltaTrainerConfig) -> tuple[int, list[str]]:
     troubles = (
         (checkpoints.torn, "it is incomplete"),
         (checkpoints.between, "it lies in the middle of a rollout batch"),
+        (checkpoints.renamed, "it is of another step, by its complete.json"),
     )
     notes = [f"checkpoint-{step} is skipped: {trouble}" for steps, trouble in troubles for step in steps if step > last]
     if last:
         return last, [*notes, f"resuming from checkpoint-{last}"]
+    if (folder / MODEL).exists() or read_run(folder).info.get("status") == "finished":
+        raise RunFolderError(
+            "; ".join([*notes, f"{folder} has a trained model and no checkpoint to resume from: {_FROM_WEIGHTS}"])
+        )
     return last, [*notes, "there is no complete checkpoint yet: the run starts again from its first step"]
 
 

@@ -18,6 +18,7 @@ from transformers.trainer_utils import get_last_checkpoint
 from delta_rlvr.adapters.trl.interrupts import Terminated, finishing_the_batch
 from delta_rlvr.adapters.trl.resume import find_checkpoints, unseal_after
 from delta_rlvr.adapters.trl.run_folder import DecisiveTokens, RunFolderCallback
+from delta_rlvr.exit_codes import WorkFailed
 from delta_rlvr.models.finite import NotFinite
 from delta_rlvr.runs import RunDescription, RunWriter
 from delta_rlvr.runs.layout import CONTENT, MODEL, RUN
@@ -195,6 +196,8 @@ def _step_of(checkpoint: Path) -> int:
 
 def disk_is_full(error: BaseException, folder: Path) -> bool:
     """Return whether an error comes from a full disk, for which torch and safetensors raise their own errors."""
+    if isinstance(error, WorkFailed):  # such as a full standard output: it says itself why
+        return False
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return True
     if any(words in str(error) for words in ("No space left on device", "File too large")):

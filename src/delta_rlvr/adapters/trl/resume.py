@@ -38,16 +38,19 @@ class Checkpoints:
     """Incomplete: the run was killed while it wrote or deleted these."""
     between: list[int]
     """Complete, but within a rollout batch, whose rest is lost. Only the last step of a run may have such a checkpoint."""
+    renamed: list[int]
+    """Complete, but of another step than their name says."""
 
 
 def find_checkpoints(folder: Path) -> Checkpoints:
     """Return the checkpoints of a run folder."""
-    by_kind: dict[str, list[int]] = {"whole": [], "torn": [], "between": []}
+    by_kind: dict[str, list[int]] = {"whole": [], "torn": [], "between": [], "renamed": []}
     for path in folder.glob("checkpoint-*"):
         number = path.name.removeprefix("checkpoint-")
         if number.isdigit() and path.is_dir():
             facts = read_seal(path)
             kind = "torn" if facts is None else "whole" if facts["ends_batch"] else "between"
+            kind = "renamed" if facts and facts["step"] != int(number) else kind
             by_kind[kind].append(int(number))
     return Checkpoints(**{kind: sorted(steps) for kind, steps in by_kind.items()})
 
@@ -68,9 +71,10 @@ def read_seal(checkpoint: Path) -> dict[str, Any] | None:
     try:
         facts = json.loads((checkpoint / COMPLETE).read_text(encoding="utf-8"))
         sizes = {name: (checkpoint / name).stat().st_size for name in facts["files"]}
-    except (OSError, ValueError, KeyError):
+        whole = {"step", "seconds", "ends_batch"} <= facts.keys() and sizes == facts["files"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # missing, or other JSON than `seal` writes
         return None
-    return facts if sizes == facts["files"] else None
+    return facts if whole else None
 
 
 def unseal_after(folder: Path, step: int) -> None:

@@ -146,7 +146,7 @@ def check_is_data_set(name: str) -> None:
             rows = f"has no {', '.join(ROW_FILES)} file, and is no data set that `datasets` saved"
             raise FileNotFoundError(f"{name}: the folder {rows}")
         return
-    if path.is_file():
+    if path.exists():
         raise ValueError(f"{name} is not a file of rows: give one that ends in {', '.join(ROW_FILES)}")
     file, mark, setting = name.partition("&")
     settings = f"; did you mean {f'{file}?{setting}'!r}?" if mark and is_row_file(file) else ""
