@@ -99,6 +99,7 @@ def test_every_flag_exists():
     others |= {"array", "gres", "time", "wrap"}  # of sbatch
     others |= {"benchmarks", "max-tokens"}  # of evaluate
     others |= {"no-deps"}  # of pip
+    others |= {"seconds"}  # of study
     for flag in set(re.findall(r"(?<![\w-])--([a-z][\w-]*)", PAGE)) - others:
         assert flag in known, flag
 
