@@ -767,5 +767,16 @@ def test_runs_of_a_rule_that_has_changed_since_are_not_added_to(tmp_path: Path) 
     Study(protocol, tmp_path / "out").write_protocol(Machine())
     Study(protocol, tmp_path / "out").write_protocol(Machine())
     rule.write_text(rule.read_text() + "\n")
-    with pytest.raises(ValueError, match="FirstHalf: its file has changed since the runs of"):
-        Study(protocol, tmp_path / "out").write_protocol(Machine())
+    for asked in (
+        lambda study: study.write_protocol(Machine()),
+        Study.checked_contents,
+    ):  # the second: before "0 to go"
+        with pytest.raises(ValueError, match="FirstHalf: its file has changed since the runs of"):
+            asked(Study(protocol, tmp_path / "out"))
+
+
+def test_a_study_leaves_a_folder_of_something_else_alone(tmp_path: Path) -> None:
+    """Its default folder may be that of a training."""
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(ValueError, match="holds other files than a study's: give another --output"):
+        Study(Protocol("p", "q", ("phrased-sums",), {"dapo": 2}), tmp_path).checked_contents()

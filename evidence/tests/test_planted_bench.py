@@ -6,6 +6,7 @@ import math
 import re
 import shutil
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import pytest
 
@@ -330,3 +331,17 @@ def test_settings_refuse_what_cannot_be_measured():
     units = PlantedSettings(policies=("x", "y"), tasks=("late-error",)).units
     assert [unit.policy for unit in units] == ["x"] * 4 + ["y"] * 4
     assert len({unit.path for unit in units}) == len(units)
+
+
+def test_batches_of_a_rule_that_has_changed_since_are_refused(tmp_path):
+    """A finished benchmark told the old numbers as those of the edited rule."""
+    rule = tmp_path / "mine.py"
+    rule.write_text((Path(__file__).parents[2] / "tests" / "own_rule" / "my_rules.py").read_text())
+    bench = CreditBench(
+        PlantedSettings(tasks=("phrased-sums",), methods=("dapo", f"{rule}:FirstHalf")), tmp_path / "out"
+    )
+    bench.prepare()
+    bench.prepare()
+    rule.write_text(rule.read_text() + "\n")
+    with pytest.raises(ValueError, match=r"FirstHalf: its file has changed since the batches of .*another --output"):
+        bench.prepare()

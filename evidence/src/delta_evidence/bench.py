@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from delta_evidence.checks import at_least
+from delta_evidence.checks import at_least, unchanged_contents
 from delta_evidence.methods import bench_method
 from delta_rlvr.files import dump, write_json
 
@@ -92,11 +92,14 @@ class Bench(Generic[S]):
         Leave ours there, some as they are given `instead`."""
         path = self.folder / "settings.json"
         now = json.loads(dump({**asdict(self.settings), **instead}))  # type: ignore[call-overload]
-        if path.is_file():
-            before: Mapping[str, Any] = read(path)
+        before: Mapping[str, Any] = read(path) if path.is_file() else {}
+        earlier = before.get("contents", {})
+        specs = {spec: spec for spec in (*self.settings.tasks, *self.settings.methods)}
+        now["contents"] = earlier | unchanged_contents(specs, earlier, f"the batches of {self.folder}")
+        if before:
             other = [
                 f"{key} was {before.get(key)!r} and is now {now[key]!r}"
-                for key in sorted(now.keys() - set(free))
+                for key in sorted(now.keys() - {*free, "contents"})
                 if before.get(key) != now[key]
             ]
             if other:

@@ -98,6 +98,7 @@ def run(options: argparse.Namespace) -> int:
         folder = options.output / variant if options.output else Path("runs") / protocol.name
         study = Study(protocol, folder, options.model)
         if not options.table:
+            study.checked_contents()
             missing = study.missing()
             tell(f"{protocol.name}: {protocol.question}")
             tell(f"{len(protocol.runs())} runs, {len(missing)} to go")

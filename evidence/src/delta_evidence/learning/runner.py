@@ -9,8 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from delta_evidence.checks import unchanged_contents
 from delta_evidence.judging import Judge
-from delta_evidence.learning.checkpoint import Stack, begun_stacks, path_of
+from delta_evidence.learning.checkpoint import STACKS, Stack, begun_stacks, path_of
 from delta_evidence.learning.heldout import HeldoutSettings
 from delta_evidence.learning.outcome import RUNS, Outcome, missing_runs, read_outcomes
 from delta_evidence.learning.protocol import Protocol, Run, TrainingSettings
@@ -23,7 +24,6 @@ from delta_rlvr.exit_codes import at_work
 from delta_rlvr.files import atomic, dump, locked, now, plain, write_json
 from delta_rlvr.models import load_policy
 from delta_rlvr.models.load import gguf_digest, is_gguf
-from delta_rlvr.tasks.contents import content_digest
 from delta_rlvr.versions import installed_versions
 
 PROTOCOL = "protocol.json"
@@ -60,6 +60,17 @@ class Study:
         place = self.folder / PROTOCOL
         return json.loads(place.read_text(encoding="utf-8")) if place.exists() else None
 
+    def checked_contents(self) -> dict[str, str]:
+        """The digests of the files that tasks and methods come from; refused if one has changed, or the folder is of something else."""
+        written = self._written()
+        here = self.folder.iterdir() if written is None and self.folder.is_dir() else ()
+        if any(one.name[0] != "." and one.name not in (RUNS, STACKS) for one in here):
+            raise ValueError(f"{self.folder} holds other files than a study's: give another --output")
+        specs = {spec: spec for spec in self.protocol.tasks}
+        specs |= {self.protocol.settings(arm).method or arm: self.protocol.method(arm) for arm in self.protocol.arms}
+        earlier = (written or {}).get("contents", {})
+        return earlier | unchanged_contents(specs, earlier, f"the runs of {self.folder}")
+
     def write_protocol(self, machine: Machine) -> None:
         """Beside the outcomes: what they were made with."""
         written = self._written() or {}
@@ -76,17 +87,9 @@ class Study:
                 f"--model {self.model} has other weights (SHA-256 {digest}) than the protocol or the runs of {self.folder} (SHA-256 "
                 f"{expected})"
             )
-        specs = {spec: spec for spec in self.protocol.tasks}
-        specs |= {self.protocol.settings(arm).method or arm: self.protocol.method(arm) for arm in self.protocol.arms}
-        contents = {name: found for name, spec in specs.items() if (found := content_digest(spec))}
-        earlier = written.get("contents", {})
-        if other := [name for name in contents if earlier.get(name, contents[name]) != contents[name]]:
-            raise ValueError(
-                f"{other[0]}: its file has changed since the runs of {self.folder} were made; put it back, or give another --output"
-            )
         document = {
             "protocol": self.protocol.as_dict(),
-            "contents": earlier | contents,
+            "contents": self.checked_contents(),
             "model_sha256": digest,
             "compute_dtype": machine.precision,
             "versions": installed_versions(*VERSIONS),
