@@ -126,6 +126,7 @@ def fill(studies: Sequence[KeptStudy], evidence: Path) -> dict[str, str]:
         "greedy_scalar": gap_text(judged["greedy_over", "delta-scalar"].difference),
         "holm_scalar": _p(judged["greedy_over", "delta-scalar"].p_holm),
         "sampled_scalar": gap_text(judged["speed", "delta-scalar"].difference),
+        "scalar_tasks": _by_task(by_name["smollm2-greedy-judge"].pairs("delta-scalar")),
         "greedy_means": f"{penalty['greedy_over']:+.1f} and {scalar['greedy_over']:+.1f}",
         "sampled_apart": f"{scalar['speed'] - penalty['speed']:.1f}",
         "later_draw": f"{100 * statistics.fmean(_over(by_name['smollm2-explain'].pairs('delta'))):+.1f}",
@@ -154,6 +155,12 @@ def _distinct(studies: Iterable[KeptStudy], arm: str = "delta") -> list[Pair]:
         for pair in study.pairs(arm):
             kept.setdefault((pair.task, pair.seed), pair)
     return list(kept.values())
+
+
+def _by_task(pairs: Iterable[Pair]) -> str:
+    known = list(pairs)
+    parts = {task: [pair for pair in known if pair.task == task] for task in dict.fromkeys(pair.task for pair in known)}
+    return ", ".join(f"{_gap(_over(part))} on {task} ({len(part)} pairs)" for task, part in parts.items())
 
 
 def _undeclared(kept: Sequence[KeptStudy]) -> list[str]:
