@@ -350,6 +350,7 @@ def test_a_missing_file_of_validation_is_named(launch, capsys):
         (["trainer.total_training_steps=101"], "11 checkpoints of"),  # the last step is saved too
         (["trainer.total_epochs=2", "trainer.save_freq=-1"], "0 checkpoints of"),
         (["trainer.total_epochs=2", "data.train_files=none.parquet"], "how many there will be cannot be known"),
+        (["trainer.max_actor_ckpt_to_keep=3", "data.train_files=[]"], "3 checkpoints of"),
         (["trainer.total_epochs=2", "data.train_files=[]"], "how many there will be cannot be known"),
     ],
 )

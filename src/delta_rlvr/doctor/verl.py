@@ -230,7 +230,7 @@ def _files(config: Mapping[str, Any], name: str) -> list[Path]:
 
 
 def _look_at_data(config: Mapping[str, Any], checks: Checklist) -> None:
-    found: list[str] = []
+    present: list[str] = []
     for name in ("data.train_files", "data.val_files"):
         paths = _files(config, name)
         missing = [str(path) for path in paths if not path.exists()]
@@ -238,9 +238,9 @@ def _look_at_data(config: Mapping[str, Any], checks: Checklist) -> None:
             checks.wrong(
                 "data", f"{name}: {', '.join(missing)} does not exist; recipes/verl/prepare_data.py makes such a file"
             )
-        found += [str(path) for path in paths if path.exists()]
-    if found:
-        checks.saw("data", ", ".join(dict.fromkeys(found)))
+        present += [str(path) for path in paths if path.exists()]
+    if present:
+        checks.saw("data", ", ".join(dict.fromkeys(present)))
 
 
 def _shape(config: Mapping[str, Any], checks: Checklist) -> ModelShape | None:
@@ -324,7 +324,7 @@ def _checkpoints(config: Mapping[str, Any]) -> int | None:
     kept = select(config, "trainer.max_actor_ckpt_to_keep", 0)
     steps = _steps(config)
     if steps is None:
-        return None
+        return kept if kept > 0 else None
     saved = math.ceil(steps / every)  # the last step is always saved
     return min(saved, kept) if kept > 0 else saved
 
