@@ -268,7 +268,10 @@ def test_a_check_says_what_the_weights_come_to(capsys, tmp_path):
         assert main(["methods", f"{file}:Same?{settings}", "--check"]) == 0
         assert said in capsys.readouterr().out
     assert main(["methods", "delta", "--check"]) == 0
-    assert "warning" not in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "warning" not in told
+    assert "ok  mean one\n" in told
+    assert re.search(r"on tokens with an advantage, .*: mean 1\.\d+ \(over all tokens it is one\), standard", told)
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-", ">/dev/full", "2>/dev/full"])

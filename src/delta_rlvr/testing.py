@@ -7,7 +7,8 @@
 
 A rule must give a token the same weight in every layout of the batch: padded left or right, rows in another order, in
 micro-batches, packed, on two ranks. It must accept an empty side, an empty response, a batch without a signal and a rank without a
-token. Its weights must be finite and not negative, and have a mean of one if it declares `mean_one`.
+token. Its weights must be finite and not negative, have a mean of one if it declares `mean_one`, and be the same where each of two
+ranks has a half of every response if it declares `sees_slices`.
 """
 
 from __future__ import annotations
@@ -42,11 +43,12 @@ class RuleBroken(AssertionError):
 def check_rule(rule: TokenRule, *, batches: int = 3, seed: int = 0) -> list[str]:
     """Run a rule on `batches` random batches and on degenerate ones. Return the names of the checks, or raise `RuleBroken`."""
     check_rule_class(type(rule))
+    layouts = LAYOUTS | ({_SLICES: _slices} if rule.sees_slices else {})
     for number in range(seed, seed + batches):
         batch, where = random_batch(number), f"random_batch(seed={number})"
         expected = _weights(rule, batch, where)
         _compare(rule, "number of calls", where, expected, _weights(rule, batch, where))
-        for name, layout in LAYOUTS.items():
+        for name, layout in layouts.items():
             for variant, (again, back) in layout(batch):
                 place = f"{where}, {variant}"
                 _compare(rule, name, place, expected, back(_solve(rule, again, place)))
@@ -54,7 +56,7 @@ def check_rule(rule: TokenRule, *, batches: int = 3, seed: int = 0) -> list[str]
             _check_mean(rule, expected, where)
     for name, batch in degenerate_batches(seed).items():
         _weights(rule, batch, name)
-    checked = ["number of calls", *LAYOUTS, *degenerate_batches(seed), "finite weights that are not negative"]
+    checked = ["number of calls", *layouts, *degenerate_batches(seed), "finite weights that are not negative"]
     return [*checked, "mean one"] if rule.mean_one else checked
 
 
@@ -170,6 +172,19 @@ def _two_ranks(batch: Padded) -> Layout:
     )
 
 
+def _slices(batch: Padded) -> Layout:
+    """As under sequence parallelism: both ranks have every response, the first its first half and the second the rest."""
+    mask = batch["mask"]
+    first = mask & (mask.cumsum(1) <= (mask.sum(1, keepdim=True) + 1) // 2)
+    yield (
+        "on two ranks, each with a half of every response",
+        (
+            [[{**batch, "mask": half}] for half in (first, mask & ~first)],
+            lambda ranks: [before + after for before, after in zip(*ranks, strict=True)],
+        ),
+    )
+
+
 def _split(batch: Padded, cuts: list[int]) -> list[Padded]:
     parts = {name: values.split(cuts) for name, values in batch.items()}
     return [{name: values[place] for name, values in parts.items()} for place in range(len(cuts))]
@@ -186,6 +201,7 @@ LAYOUTS: dict[str, Callable[[Padded], Layout]] = {
     "packing": _packing,
     "number of ranks": _two_ranks,
 }
+_SLICES = "slices of responses"
 
 
 # ---------------------------------------------------------------------------------------------------------------- running a rule
@@ -287,9 +303,13 @@ def _compare(rule: TokenRule, name: str, where: str, expected: Weights, weights:
                     "batch.response_means; over groups batch.sums_by(batch.group_number[batch.row], ...), over all batch.total; for "
                     "the highest share delta_rlvr.credit.pieces.highest_share; for ranks and quantiles batch.reducer.gather"
                 )
+                hints = {
+                    "number of ranks": hint,
+                    _SLICES: "\nthe rule declares `sees_slices`, and so must use no position, length or row: leave that out",
+                }
                 raise RuleBroken(
                     f"{rule}\ndepends on the {name}: token {token} of response {row} weighs {one:.7g} and then {other:.7g}\n"
-                    f"on {where}{hint if name == 'number of ranks' else ''}"
+                    f"on {where}{hints.get(name, '')}"
                 )
 
 

@@ -7,12 +7,14 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from importlib.metadata import requires
+from importlib.metadata import metadata, requires
 from pathlib import Path
 
+import pyarrow
 import pytest
 import torch
 from packaging.requirements import Requirement
+from pyarrow import parquet
 from transformers import AutoConfig
 from trl.import_utils import is_vllm_available
 
@@ -22,6 +24,7 @@ from delta_rlvr.commands.help import DOCTOR
 from delta_rlvr.doctor import run as doctor_run
 from delta_rlvr.doctor import sizes, verl, versions
 from delta_rlvr.doctor import trial as doctor_trial
+from delta_rlvr.doctor.checklist import Checklist
 from delta_rlvr.doctor.trial import Trial, seconds_per_batch, seconds_per_step
 from delta_rlvr.models import hub
 from delta_rlvr.models.load import load_policy, resolve_model
@@ -329,6 +332,63 @@ def test_what_to_change_in_a_launch(launch, capsys):
     assert "3. " in listed
     refused = " ".join(doctor(capsys, launch, "no.such.setting=1", code=2).split())
     assert "verl refuses the settings" in refused
+
+
+def test_a_missing_file_of_validation_is_named(launch, capsys):
+    said = " ".join(doctor(capsys, launch, *SHORT, "data.val_files=[none.parquet]", code=2).split())
+    assert "data.val_files: none.parquet does not exist" in said
+    assert "data.train_files:" not in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["trainer.total_epochs=2"], "20 checkpoints of"),
+        (["trainer.total_epochs=2", "data.train_max_samples=3200"], "10 checkpoints of"),
+        (["trainer.total_epochs=2", "trainer.max_actor_ckpt_to_keep=3"], "3 checkpoints of"),
+        (["trainer.total_training_steps=100"], "10 checkpoints of"),
+        (["trainer.total_training_steps=101"], "11 checkpoints of"),  # the last step is saved too
+        (["trainer.total_epochs=2", "trainer.save_freq=-1"], "0 checkpoints of"),
+        (["trainer.total_epochs=2", "data.train_files=none.parquet"], "how many there will be cannot be known"),
+        (["trainer.max_actor_ckpt_to_keep=3", "data.train_files=[]"], "3 checkpoints of"),
+        (["trainer.total_epochs=2", "data.train_files=[]"], "how many there will be cannot be known"),
+    ],
+)
+def test_the_checkpoints_of_a_launch(launch, capsys, words, said):
+    """With 6,400 rows and batches of 64, an epoch has 100 steps."""
+    parquet.write_table(pyarrow.table({"id": range(6400)}), launch.with_name("data.parquet"))
+    lines = [
+        line for line in launch.read_text().splitlines() if not re.match(r"\+*trainer\.(total|max_actor|save)", line)
+    ]
+    launch.write_text("\n".join([*lines, *SHORT]))
+    code = 2 if "data.train_files=none.parquet" in words else 0
+    told = doctor(capsys, launch, "data.train_batch_size=64", "trainer.save_freq=10", *words, code=code)
+    assert said in " ".join(told.split())
+
+
+@pytest.mark.parametrize(
+    ("engine", "said"),
+    [
+        ("sglang", 'sglang is not installed: pip install "verl[sglang]"'),
+        (
+            "hf",
+            'hf is not installed, and verl has no extra that installs it: set vllm or sglang, as in pip install "verl[vllm]"',
+        ),
+    ],
+)
+def test_only_extras_that_verl_has_are_named(engine, said, monkeypatch):
+    monkeypatch.setattr(verl, "installed_version", lambda name: None)
+    checks = Checklist()
+    verl._look_at_rollouts(engine, checks)
+    assert checks.problems == [f"actor_rollout_ref.rollout.name={engine}: {said}"]
+    assert set(verl._EXTRAS) <= set(metadata("verl").get_all("Provides-Extra"))
+
+
+@pytest.mark.parametrize("block", ["actor_rollout_ref", "trainer", "data", "algorithm"])
+def test_a_config_of_verl_without_a_delta_block(tmp_path, launch, capsys, block):
+    (tmp_path / "config.yaml").write_text(f"{block}: {{}}\n")
+    listed = " ".join(doctor(capsys, tmp_path / "config.yaml", code=2).split())
+    assert "the block `delta` is missing: write `delta: {method: delta}`" in listed
 
 
 def test_a_config_with_a_delta_block(tmp_path, launch, capsys):

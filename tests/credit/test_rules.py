@@ -144,6 +144,7 @@ def test_every_rule_of_ours_passes(name):
     checked = check_rule(method.rho)
     assert {"padding", "row order", "micro-batch split", "packing", "number of ranks"} <= set(checked)
     assert ("mean one" in checked) == method.rho.mean_one
+    assert ("slices of responses" in checked) == method.rho.sees_slices
 
 
 @pytest.mark.parametrize(
@@ -155,6 +156,10 @@ def test_every_rule_of_ours_passes(name):
         (
             rule(("logps",))(lambda b: b.ones() + 0 * b.logps.max()),
             "(?s)breaks on random_batch.*on two ranks, one without a token",
+        ),
+        (
+            rule(sees_slices=True)(lambda b: (2 * b.position < b.lengths[b.row]).double()),
+            "(?s)depends on the slices of responses.*each with a half of every response.*must use no position, length or row",
         ),
         (rule(mean_one=True)(lambda b: b.ones() * 2), "promises a mean of one .* but it is 2"),
         (rule()(lambda b: b.ones() * (b.side.double().sum() - b.side.double().sum() + 1) / (b.side != 0).any()), "inf"),

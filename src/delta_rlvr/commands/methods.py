@@ -93,8 +93,9 @@ def check(method: Method) -> int:
     print(f"{method.name} passes all {len(checks)} checks.")
     if not method.rule.constant:
         mean, std = spread_of_weights(method.rule)
+        promised = " (over all tokens it is one)" if method.rule.mean_one else ""
         print(
-            f"Its weights on tokens with an advantage, in random batches: mean {mean:.4g}, standard deviation {std:.3g}."
+            f"Its weights on tokens with an advantage, in random batches: mean {mean:.4g}{promised}, standard deviation {std:.3g}."
         )
         if warning := weights_in_effect(mean, std, digits=4):
             print(f"warning: {warning}")

@@ -99,7 +99,7 @@ class TokenRule:
     @property
     def sees_slices(self) -> bool:
         """Whether the weights are right if a rank has a slice of a response (sequence parallelism). This is so only for rules that use
-        no position, length or row."""
+        no position, length or row. `delta_rlvr.testing` checks it."""
         return False
 
     @property

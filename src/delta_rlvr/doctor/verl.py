@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import re
 import shlex
@@ -33,6 +34,10 @@ FORMATS = (
 )
 """What doctor reads of verl."""
 _MAIN = "verl.trainer.main_ppo"
+_EXTRAS = ("vllm", "sglang")
+"""The rollout engines that verl has an extra for."""
+_PACKAGES = {"trtllm": "tensorrt_llm"}
+"""The packages of rollout engines with another name."""
 _BLOCKS = (BLOCK, "actor_rollout_ref", "algorithm", "data", "reward", "trainer")
 _OVERRIDE = re.compile(rf"[+~]{{0,2}}({'|'.join(_BLOCKS)})\.[\w.]+=")
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?-([^}]*))?\})")
@@ -40,7 +45,7 @@ _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?-([^}]*))?\})")
 
 def read_overrides(path: Path) -> list[str] | dict[str, Any] | None:
     """Read a file for verl: overrides, one per line as the launch scripts print them, a shell script with verl's launch line, or a
-    config with a `delta` block. Return None for settings of `train`."""
+    config with verl's blocks. Return None for settings of `train`."""
     text = path.read_text(encoding="utf-8")
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     if any(_MAIN in line for line in lines) or any(line.endswith("\\") for line in lines):
@@ -55,7 +60,7 @@ def read_overrides(path: Path) -> list[str] | dict[str, Any] | None:
         config = None
     if not isinstance(config, dict):
         raise ValueError(f"{path}: give settings of `train` (`steps: 100`), or, for verl, {FORMATS}")
-    return config if isinstance(config.get(BLOCK), dict) else None
+    return config if any(isinstance(config.get(name), dict) for name in _BLOCKS) else None
 
 
 def _launched(path: Path, lines: list[str]) -> list[str]:
@@ -124,8 +129,13 @@ def look_at_launch(given: list[str] | dict[str, Any], checks: Checklist) -> None
     checks.saw("versions", version_line("verl", "ray", "torch", "transformers"))
     _look_at_rollouts(str(select(config, "actor_rollout_ref.rollout.name", "vllm")), checks)
     settings = None
-    with checks.of("settings"):
-        settings = read_settings(config.get(BLOCK))
+    if isinstance(given, dict) and not isinstance(given.get(BLOCK), dict):
+        checks.wrong(
+            "settings", f"the block `{BLOCK}` is missing: write `{BLOCK}: {{method: delta}}` beside verl's blocks"
+        )
+    else:
+        with checks.of("settings"):
+            settings = read_settings(config.get(BLOCK))
     if settings is not None:
         for problem in config_problems(config, settings):
             checks.wrong("settings", problem)
@@ -142,14 +152,17 @@ def look_at_launch(given: list[str] | dict[str, Any], checks: Checklist) -> None
 
 def _look_at_rollouts(engine: str, checks: Checklist) -> None:
     """Check that the rollout engine is installed. Other versions than those pinned in verl's extra are only reported."""
-    if installed_version(engine) is None:
-        checks.wrong(
-            "rollouts",
-            f'actor_rollout_ref.rollout.name={engine}: {engine} is not installed: pip install "verl[{engine}]"',
+    package = _PACKAGES.get(engine, engine)
+    if installed_version(package) is None:
+        remedy = (
+            f': pip install "verl[{engine}]"'
+            if engine in _EXTRAS
+            else f', and verl has no extra that installs it: set {" or ".join(_EXTRAS)}, as in pip install "verl[{_EXTRAS[0]}]"'
         )
+        checks.wrong("rollouts", f"actor_rollout_ref.rollout.name={engine}: {package} is not installed{remedy}")
         return
-    others = version_problems({"verl": engine}) if installed_version("verl") else []
-    checks.saw("rollouts", "; ".join([version_line(engine), *others]))
+    others = version_problems({"verl": package}) if installed_version("verl") else []
+    checks.saw("rollouts", "; ".join([version_line(package), *others]))
 
 
 def _trl_is_in_the_way() -> bool:
@@ -211,17 +224,23 @@ def _look_at_machine(config: Mapping[str, Any], checks: Checklist) -> None:
         )
 
 
+def _files(config: Mapping[str, Any], name: str) -> list[Path]:
+    files = select(config, name, [])
+    return [Path(str(one)).expanduser() for one in ([files] if isinstance(files, str) else files)]
+
+
 def _look_at_data(config: Mapping[str, Any], checks: Checklist) -> None:
-    files = select(config, "data.train_files", [])
-    paths = [Path(str(one)).expanduser() for one in ([files] if isinstance(files, str) else files)]
-    missing = [str(path) for path in paths if not path.exists()]
-    if missing:
-        checks.wrong(
-            "data",
-            f"data.train_files: {', '.join(missing)} does not exist; recipes/verl/prepare_data.py makes such a file",
-        )
-    elif paths:
-        checks.saw("data", ", ".join(map(str, paths)))
+    present: list[str] = []
+    for name in ("data.train_files", "data.val_files"):
+        paths = _files(config, name)
+        missing = [str(path) for path in paths if not path.exists()]
+        if missing:
+            checks.wrong(
+                "data", f"{name}: {', '.join(missing)} does not exist; recipes/verl/prepare_data.py makes such a file"
+            )
+        present += [str(path) for path in paths if path.exists()]
+    if present:
+        checks.saw("data", ", ".join(dict.fromkeys(present)))
 
 
 def _shape(config: Mapping[str, Any], checks: Checklist) -> ModelShape | None:
@@ -283,10 +302,53 @@ def _look_at_memory(config: Mapping[str, Any], shape: ModelShape, tokens: int, s
 
 
 def _look_at_disk(config: Mapping[str, Any], shape: ModelShape, checks: Checklist) -> None:
-    kept = select(config, "trainer.max_actor_ckpt_to_keep")
-    steps, every = (select(config, f"trainer.{name}") or 0 for name in ("total_training_steps", "save_freq"))
-    saved = steps // every if every > 0 else 0
-    count, each = min(saved, kept) if kept else saved, sizes.checkpoint_bytes(shape)
-    need, free = count * each, sizes.free_disk(Path(str(select(config, "trainer.default_local_dir", "."))))
+    count, each = _checkpoints(config), sizes.checkpoint_bytes(shape)
+    free = sizes.free_disk(Path(str(select(config, "trainer.default_local_dir", "."))))
+    if count is None:
+        checks.saw(
+            "disk",
+            f"{gigabytes(each)} per checkpoint, {gigabytes(free)} free; how many there will be cannot be known, since the rows of "
+            "data.train_files cannot be counted here",
+        )
+        return
+    need = count * each
     text = f"{counted(count, 'checkpoint')} of {gigabytes(each)}: {gigabytes(need)} of {gigabytes(free)} free"
     checks.fits("disk", need, free, text, "set trainer.max_actor_ckpt_to_keep, or a larger trainer.save_freq")
+
+
+def _checkpoints(config: Mapping[str, Any]) -> int | None:
+    """Return how many checkpoints will be on the disk at most, or None if the number of steps cannot be known."""
+    every = select(config, "trainer.save_freq", -1)
+    if every <= 0:
+        return 0
+    kept = select(config, "trainer.max_actor_ckpt_to_keep", 0)
+    steps = _steps(config)
+    if steps is None:
+        return kept if kept > 0 else None
+    saved = math.ceil(steps / every)  # the last step is always saved
+    return min(saved, kept) if kept > 0 else saved
+
+
+def _steps(config: Mapping[str, Any]) -> int | None:
+    """Return verl's number of steps, before it leaves out long prompts; None where the rows of the data cannot be counted."""
+    steps = select(config, "trainer.total_training_steps")
+    if steps is not None:
+        return int(steps)
+    rows = _rows(_files(config, "data.train_files"))
+    if rows is None:
+        return None
+    most = select(config, "data.train_max_samples", -1)
+    rows = min(rows, most) if most > 0 else rows
+    return rows // max(1, select(config, "data.train_batch_size", 1024)) * select(config, "trainer.total_epochs", 30)
+
+
+def _rows(paths: list[Path]) -> int | None:
+    """Return the number of rows of Parquet files from their metadata; None if there is no file or one cannot be read."""
+    try:
+        from pyarrow import ArrowInvalid, parquet
+    except ImportError:
+        return None
+    try:
+        return sum(parquet.read_metadata(path).num_rows for path in paths) if paths else None
+    except (ArrowInvalid, OSError):
+        return None
