@@ -18,27 +18,30 @@ def differences(runs: Sequence[RunReader], scores: Sequence[Mapping[str, Any]]) 
 
     Only runs with a held-out score count, and only what their files say. The seeds of the samples may differ.
     """
-    found = [_facts(run, score["after"]) for run, score in zip(runs, scores, strict=True) if score["after"]]
+    scored = [_facts(run, score["after"]) for run, score in zip(runs, scores, strict=True) if score["after"]]
 
     def differ(name: str) -> bool:
-        known = [one[name] for one in found if one[name] is not None]
+        known = [one[name] for one in scored if one[name] is not None]
         return any(value != known[0] for value in known)
 
     asked = differ("digests")
     names = [name for name in ("prompt", "extract", "samples", *_SAMPLING) if differ(name)]
     # A grader that is named and the same one by default give equal digests.
-    if differ("reward") and (asked or any(one["own"] for one in found)):
+    if differ("reward") and (asked or any(one["own"] for one in scored)):
         names.insert(0, "reward")
     # A prompt and a grader are in the digest too.
     if differ("ids") or differ("count") or (asked and not {"prompt", "reward"} & {*names}):
         names.insert(0, "problems")
-    return listed([_named(name, [one[name] for one in found]) for name in names])
+    return listed([_named(name, [one[name] for one in scored]) for name in names])
 
 
 def _facts(run: RunReader, score: Mapping[str, Any]) -> dict[str, Any]:
     """Return what made a score; None for what is not known."""
     document = run.evaluations.get("heldout_after", {})
-    settings, parts, samples = (v if isinstance(v := document.get(key), kind) else kind() for key, kind in _PARTS)
+    settings, parts = (
+        value if isinstance(value := document.get(key), dict) else {} for key in ("settings", "benchmarks")
+    )
+    samples = value if isinstance(value := document.get("samples"), list) else []
     benchmarks = sorted(
         (one for one in parts.values() if isinstance(one, dict)), key=lambda one: str(one.get("digest"))
     )
@@ -65,9 +68,6 @@ def _facts(run: RunReader, score: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_PARTS: tuple[tuple[str, type], ...] = (("settings", dict), ("benchmarks", dict), ("samples", list))
-
-
 def _file_name(reward: Any) -> str:
     """Return a reward without the folder of its file, which may be given in several ways."""
     return "its own" if reward is None else str(reward).rpartition("/")[2]
@@ -78,8 +78,8 @@ def _named(name: str, values: Sequence[Any]) -> str:
     shown = list(dict.fromkeys(_text(value) for value in values if value is not None))
     words = {"prompt": "prompt template", "extract": "answer extraction", "stop": "stop texts"}
     words |= {"max_tokens": "max tokens", "top_p": "top-p"}
-    told = f" ({'; '.join(shown)})" if len(shown) > 1 and len("".join(shown)) <= 120 else ""
-    return words.get(name, name) + told
+    values_shown = f" ({'; '.join(shown)})" if len(shown) > 1 and len("".join(shown)) <= 120 else ""
+    return words.get(name, name) + values_shown
 
 
 def _text(value: Any) -> str:
