@@ -42,6 +42,42 @@ def scored_runs(folder, scores):
     ]
 
 
+def evaluated_run(
+    path,
+    *,
+    method="delta",
+    seed=0,
+    of="test",
+    questions=30,
+    prompt="{question}\n",
+    reward="my.py:last",
+    sampled_with=0,
+    started=None,
+    **settings,
+):
+    """A run of two steps of 4.5 seconds that `delta-rlvr evaluate` scored on rows of a file."""
+    folder = bare_run(path, method=method, seed=seed).path
+    (folder / "metrics.jsonl").write_text(
+        "".join(json.dumps({"step": step, "reward": 0.5, "time": 4.5 * step}) + "\n" for step in (1, 2))
+    )
+    (folder / "run.json").write_text(json.dumps(read_run(folder).info | {"steps": 2}))
+    digest = f"{of} {questions} {prompt}"
+    benchmark = {"digest": digest, "source": {"file": f"{of}.jsonl"}, "prompt": prompt, "extract": "whole"}
+    benchmark |= {"own_reward": True, "load": {"name": f"{of}.jsonl", "reward": reward}}
+    defaults = {"samples": 4, "max_tokens": 100, "temperature": 1.0, "top_p": 1.0, "seed": sampled_with, "stop": []}
+    document = {
+        "complete": True,
+        "average": {"score": 0.25, "low": 0.2, "high": 0.3, "questions": questions},
+        "settings": defaults | settings,
+        "benchmarks": {of: benchmark},
+        "samples": [{"benchmark": of, "problem": f"{of} {number}", "sample": 0} for number in range(questions)],
+        "run": {"started": started} if started else {},
+    }
+    (folder / "evaluations").mkdir()
+    (folder / "evaluations" / "heldout_after.json").write_text(json.dumps(document))
+    return read_run(folder)
+
+
 def test_the_title_names_a_task_without_its_prompt(tmp_path):
     run = bare_run(tmp_path, task="data/problems.jsonl?template_text=%7Bquestion%7D%0A")
     assert _title([run]) == "delta · seed 0 on data/problems.jsonl"
@@ -245,6 +281,61 @@ class TestComparison:
         assert [run["before"] for run in result["runs"]] == [None, None]
         assert "eval_reward" not in result["verdict"] + result["sentence"]
         assert "Left out, without a score: dapo · seed 0." in result["sentence"]
+
+    def test_scores_of_different_evaluations_are_not_compared(self, tmp_path):
+        dapo = evaluated_run(tmp_path / "dapo", method="dapo", samples=4, max_tokens=100, temperature=1.0)
+        delta = evaluated_run(tmp_path / "delta", samples=2, max_tokens=30, temperature=0.5, questions=25, of="other")
+        result = comparison([dapo, delta], group_runs([dapo, delta]))
+        assert result["verdict"] == (
+            "These runs are not compared: their held-out evaluations differ in problems (30 of test.jsonl; 25 of other.jsonl), "
+            "samples (4; 2), temperature (1; 0.5) and max tokens (100; 30)."
+        )
+        assert result["tests"] == []
+
+    @pytest.mark.parametrize(
+        ("other", "words"),
+        [
+            ({"of": "other"}, "in problems (30 of test.jsonl; 30 of other.jsonl)."),
+            ({"prompt": "Q: {question}\n"}, "in prompt template ({question}\\n; Q: {question}\\n)."),
+            ({"reward": "my.py:other"}, "in reward (my.py:last; my.py:other)."),
+            ({"top_p": 0.7}, "in top-p (1; 0.7)."),
+            ({"stop": ["\n"]}, "in stop texts (none; \\n)."),
+        ],
+    )
+    def test_what_differs_between_evaluations_is_named(self, tmp_path, other, words):
+        runs = [evaluated_run(tmp_path / "0"), evaluated_run(tmp_path / "1", seed=1, **other)]
+        assert comparison(runs, group_runs(runs))["verdict"].endswith(words)
+
+    def test_seeds_and_paths_are_no_difference_of_evaluations(self, tmp_path):
+        dapo = evaluated_run(tmp_path / "dapo", method="dapo", reward="/elsewhere/my.py:last")
+        delta = evaluated_run(tmp_path / "delta", sampled_with=1)
+        result = comparison([dapo, delta], group_runs([dapo, delta]))
+        assert result["verdict"].startswith("Cannot tell delta from dapo: 1 seed")
+
+    def test_a_held_out_score_before_the_last_step_is_not_used(self, tmp_path):
+        run = evaluated_run(tmp_path / "delta", started="2026-11-19T22:34:35+00:00")
+        resumed = [{"step": 1, "time": "2026-11-19T22:38:11+00:00", "settings_changed": {}}]
+        for changed, old in (
+            ({"started": "2026-11-19T22:29:46+00:00"}, False),
+            ({"started": "2026-11-19T22:29:46+00:00", "resumed": resumed}, True),
+            # Resumed, but no step was left to take.
+            ({"started": "2026-11-19T22:29:46+00:00", "resumed": [resumed[0] | {"step": 2}]}, False),
+            # Scored while the run trained: its second step ended 9 seconds after its start.
+            ({"started": "2026-11-19T22:34:26+00:00"}, False),
+            ({"started": "2026-11-19T22:34:27+00:00"}, True),
+        ):
+            (run.path / "run.json").write_text(json.dumps(run.info | changed))
+            (read,) = runs = [read_run(run.path)]
+            result = comparison(runs, group_runs(runs))
+            if old:
+                assert result["verdict"] == (
+                    "delta has no held-out score; its mean reward over the first 2 steps of training is 0.500. "
+                    "Not used: the held-out score of delta · seed 0, scored before the last step."
+                )
+                assert any("delete it and its samples, and evaluate again" in problem for problem in read.problems)
+            else:
+                assert result["verdict"] == "delta ends at a mean reward of 0.250 on held-out problems."
+                assert not any("scored before" in problem for problem in read.problems)
 
     @pytest.mark.parametrize(
         ("document", "words"), [({"complete": False}, "samples are missing"), ({"accuracy": 1.0}, "not a result")]

@@ -13,6 +13,7 @@ from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.seeds import INTERVAL_SEEDS, SeedTable, few_problems, p_text, seed_table, student_interval
 from delta_rlvr.files import is_number
 from delta_rlvr.report.groups import RunGroup, run_labels, settings_by_group
+from delta_rlvr.report.heldout import before_last_step, differences
 from delta_rlvr.runs import RunReader
 from delta_rlvr.runs.layout import COMPARISON, EVALUATIONS
 from delta_rlvr.score_units import EVAL_REWARD, POINTS, REWARD, ScoreUnit, score_unit
@@ -21,6 +22,8 @@ from delta_rlvr.words import command_line, listed
 
 # The most rows of an evaluation on the page.
 FACTS = 80
+
+_SCORED_EARLY = "scored before the last step"
 
 _NOT_A_RESULT = (AttributeError, KeyError, TypeError, ValueError)
 """The errors of reading a file in `evaluations/` that is not a result of ours."""
@@ -38,12 +41,13 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
         steps, scores = _training_rewards(runs)
     by_group = _seed_scores(runs, groups, scores)
     asked = _asked(runs)
-    comparable = len(by_group) > 1 and len(asked) == 1
-    own = list(map(_own_reward, runs, scores))
     by_trl = _trl_steps(scores)
+    apart = "" if steps or by_trl else differences(runs, scores)
+    comparable = len(by_group) > 1 and len(asked) == 1 and not apart
+    own = list(map(_own_reward, runs, scores))
     unit = EVAL_REWARD if by_trl else REWARD if steps or any(own) else POINTS
     # With several tasks or rewards, each run has its own unit.
-    units = [unit if steps or by_trl or len(asked) == 1 else score_unit(each) for each in own]
+    units = [unit if steps or by_trl or (len(asked) == 1 and not apart) else score_unit(each) for each in own]
     rough = [few for few in map(_few_problems, runs, scores) if few]
     starts = [(score["before"] or {}).get("accuracy") for score in scores if score["after"]]
     stored = _stored(runs)
@@ -70,7 +74,13 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
         "gap": compared.gap_name if compared else None,
         "reward_steps": steps,
         "unit": _shown(unit),
-        "verdict": _verdict(by_group, compared, steps, scores, asked, unit, runs) + ("" if steps else _lengths(runs)),
+        "verdict": (
+            _apart(apart)
+            if apart and len(asked) == 1
+            else _verdict(by_group, compared, steps, scores, asked, unit, runs)
+        )
+        + ("" if steps else _lengths(runs))
+        + _outdated(runs, labels),
         "sentence": " ".join(filter(None, [_basis(compared, steps, labels, scores), stored.get("tuned")])),
         "beside": stored.get("beside"),
         "how_to_score": _how_to_score(runs) if steps else None,
@@ -111,6 +121,16 @@ def _lengths(runs: Sequence[RunReader]) -> str:
     return (
         "" if len(lengths) < 2 else f" The runs have different lengths ({listed([str(one) for one in lengths])} steps)."
     )
+
+
+def _apart(differing: str) -> str:
+    return f"These runs are not compared: their held-out evaluations differ in {differing}."
+
+
+def _outdated(runs: Sequence[RunReader], labels: Sequence[str]) -> str:
+    """A sentence about held-out scores that are not of the weights after the last step."""
+    old = [label for run, label in zip(runs, labels, strict=True) if any(_SCORED_EARLY in one for one in run.problems)]
+    return f" Not used: the held-out score of {listed(old)}, {_SCORED_EARLY}." if old else ""
 
 
 def _setting(run: RunReader, name: str) -> Any:
@@ -205,9 +225,12 @@ def _evaluated(run: RunReader, moment: str) -> dict[str, Any] | None:
         return None
     try:
         result = EvaluationResult(document)
-        if result.complete:
+        if moment == "after" and before_last_step(run, document):
+            why = f"it was {_SCORED_EARLY}: delete it and its samples, and evaluate again"
+        elif result.complete:
             return _score(result.summary())
-        why = "samples are missing: run the same command again"
+        else:
+            why = "samples are missing: run the same command again"
     except _NOT_A_RESULT:
         why = "it is not a result of `delta-rlvr evaluate`"
     run.problems.append(f"{EVALUATIONS}/heldout_{moment}.json gives no held-out score: {why}")
