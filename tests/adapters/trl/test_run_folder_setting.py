@@ -4,6 +4,7 @@ import json
 import signal
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -208,6 +209,24 @@ def test_the_page_has_trls_names(tmp_path):
     trainer.train()
     for line in (one for one in trainer.state.log_history if "loss" in one):
         assert line["credit/signal_groups"] == pytest.approx(1 - line["frac_reward_zero_std"])
+
+
+@pytest.mark.parametrize("folder", [True, False])
+def test_a_script_is_told_why_nothing_is_learnt(tmp_path, folder):
+    """It was told that "the problems are too easy or too hard for the policy", where every response was cut."""
+    trainer = build_real(output_dir=str(tmp_path), **DUE | {"run_folder": folder, "max_completion_length": 2})
+    trainer.reward_funcs, trainer.reward_func_names = [nothing_right], ["nothing_right"]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trainer.train()
+    told = [str(one.message) for one in caught]
+    cause = "every response was cut at the length limit before it gave an answer: raise max_completion_length"
+    assert [one for one in told if "no learning signal" in one] == [f"step 1: no learning signal: {cause}"]
+    assert not any("too easy" in one for one in told)
+
+
+def nothing_right(completions, **_):
+    return [0.0] * len(completions)
 
 
 def test_scores_of_trls_own_evaluation_are_kept(tmp_path):

@@ -49,6 +49,7 @@ from delta_rlvr.adapters.trl.head import check_head, logit_scale, whole_head
 from delta_rlvr.adapters.trl.recorded import checkpoint_named, last_checkpoint, recorded_script, script_facts
 from delta_rlvr.adapters.trl.resume import ExactResume
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch
+from delta_rlvr.adapters.trl.run_folder import SilenceWarning
 from delta_rlvr.adapters.trl.version import VERSION_HELP, check_trl_version
 from delta_rlvr.adapters.trl.weighing import BatchFacts, Weigher
 from delta_rlvr.credit import CreditStream, RowStore
@@ -118,6 +119,7 @@ class DeltaTrainer(GRPOTrainer):
         self._finite = FiniteTraining(self)
         self.add_callback(self._finite)
         self.add_callback(ExactResume(self))
+        self.add_callback(SilenceWarning())
 
     @property
     def method(self) -> Method:
