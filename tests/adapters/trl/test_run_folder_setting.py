@@ -148,6 +148,21 @@ def test_a_signal_waits_for_the_end_of_the_batch_and_is_no_loss(tmp_path, capsys
     assert [line["loss"] for line in resumed.metrics] == [line["loss"] for line in expected.metrics]
 
 
+def test_a_changed_reward_or_data_set_is_not_resumed_in_silence(tmp_path):
+    given = DUE | {"output_dir": str(tmp_path), "max_steps": 2}
+    build_real(**given).train()
+    fewer = build_real(**given | {"max_steps": 3})
+    fewer.train_dataset = fewer.train_dataset.select(range(16))
+    with pytest.raises(RunFolderError, match=r"`train_dataset` has other rows \(32, now 16\) since this run began"):
+        fewer.train(resume_from_checkpoint=True)
+    other = build_real(**given | {"max_steps": 3})
+    other.reward_funcs = [nothing_right]
+    with pytest.raises(RunFolderError, match=r"the file that `reward` names has changed .* with `accept_changed`"):
+        other.train(resume_from_checkpoint=True)
+    other.train(resume_from_checkpoint=True, accept_changed=True)
+    assert "reward_sha256" in read_run(tmp_path).info["resumed"][0]["settings_changed"]
+
+
 def test_a_handler_of_the_script_is_left_alone(tmp_path):
     got = []
     before = signal.signal(signal.SIGTERM, lambda *_: got.append("SIGTERM"))

@@ -66,7 +66,7 @@ class SilenceWarning(TrainerCallback):
         cause = no_signal(_in_our_names(logs), look)
         if cause and cause not in self._said:
             self._said.add(cause)
-            warnings.warn(f"step {state.global_step}: {cause}", stacklevel=2)
+            warnings.warn(f"step {state.global_step}: {cause}", stacklevel=1)
 
 
 class RunFolderCallback(TrainerCallback):

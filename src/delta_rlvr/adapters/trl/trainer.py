@@ -126,7 +126,14 @@ class DeltaTrainer(GRPOTrainer):
         """The `Method` of the spec in `args.method`."""
         return self.args.resolved_method
 
-    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
+    def train(
+        self,
+        resume_from_checkpoint: str | bool | None = None,
+        *args: Any,
+        accept_changed: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Train as TRL does. With a run folder, a run whose rule, reward or rows have changed is only resumed with `accept_changed`."""
         if not self.args.run_folder:
             with checkpoint_named(str(self.args.output_dir)):
                 return super().train(resume_from_checkpoint, *args, **kwargs)
@@ -136,7 +143,8 @@ class DeltaTrainer(GRPOTrainer):
         elif resume_from_checkpoint:
             checkpoint = Path(resume_from_checkpoint)
         again = resume_from_checkpoint is True
-        with checkpoint_named(str(self.args.output_dir)), recorded_script(self, checkpoint, again=again):
+        recording = recorded_script(self, checkpoint, again=again, accept_changed=accept_changed)
+        with checkpoint_named(str(self.args.output_dir)), recording:
             return super().train(str(checkpoint) if checkpoint else None, *args, **kwargs)
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
