@@ -110,7 +110,9 @@ class RunWriter:
                 what = name.removesuffix(CONTENT)
                 edited = f"the file that `{what}` names has changed"
                 if what == "train_dataset":  # of a script
-                    edited = f"`train_dataset` has other rows ({before.get('train_rows')}, now {settings.get('train_rows')})"
+                    edited = (
+                        f"`train_dataset` has other rows ({before.get('train_rows')}, now {settings.get('train_rows')})"
+                    )
                 raise RunFolderError(
                     f"{folder}: {edited} since this run began, so that later steps would differ from earlier ones: restore it, resume "
                     "anyway with `accept_changed` (run.json records it), or start another run in a new folder"

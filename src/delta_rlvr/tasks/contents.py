@@ -36,7 +36,7 @@ def rule_digest(rule: object) -> str | None:
 
 
 def rewards_digest(functions: Iterable[Any]) -> str | None:
-    """Return the SHA-256 of the code of a script's reward functions, as `rule_digest` does of a rule; None if no code of theirs is known.
+    """Return the SHA-256 of the code of a script's reward functions, like `rule_digest`; None if no code of theirs is known.
 
     A model that gives rewards has none."""
     digests = []

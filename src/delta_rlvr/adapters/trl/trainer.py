@@ -127,11 +127,7 @@ class DeltaTrainer(GRPOTrainer):
         return self.args.resolved_method
 
     def train(
-        self,
-        resume_from_checkpoint: str | bool | None = None,
-        *args: Any,
-        accept_changed: bool = False,
-        **kwargs: Any,
+        self, resume_from_checkpoint: str | bool | None = None, *args: Any, accept_changed: bool = False, **kwargs: Any
     ) -> Any:
         """Train as TRL does. With a run folder, a run whose rule, reward or rows have changed is only resumed with `accept_changed`."""
         if not self.args.run_folder:
