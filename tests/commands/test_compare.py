@@ -9,6 +9,7 @@ import signal
 import statistics
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -21,12 +22,13 @@ from delta_rlvr.evaluate.seeds import seed_table
 from delta_rlvr.exit_codes import WorkFailed
 from delta_rlvr.report import write_report
 from delta_rlvr.runs import RunDescription, RunWriter, read_run
+from delta_rlvr.runs.reader import runs_below
 from delta_rlvr.score_units import POINTS, REWARD
-from delta_rlvr.training import compare
+from delta_rlvr.training import compare, plan
 from delta_rlvr.training.compare import ComparedRuns, Further, conclude
 from delta_rlvr.training.plan import Making, Plan, PlannedRun
 from delta_rlvr.training.progress import Teller
-from delta_rlvr.training.request import RunRequest
+from delta_rlvr.training.request import RunRequest, run_settings
 from delta_rlvr.training.tuning import TunedRate, tuned_sentence
 from delta_rlvr.words import rate_text
 from report_pages import unpacked
@@ -243,7 +245,7 @@ def test_grids_that_ended_too_soon_are_named_once():
 
 
 def test_every_method_at_its_own_rate(tmp_path):
-    """Rates are chosen on the seed after the comparison's; terminal, file and page say so and show the greedy score too."""
+    """Rates are chosen on a seed that no comparison has; terminal, file and page say so and show the greedy score too."""
     folder = tmp_path / "compare"
     given = ["compare", "--methods", "dapo,delta", "--seeds", 2, "--learning-rates", "1e-4,1e-2", "--output", folder]
     told = " ".join(run(*given, *OPTIONS, "--pass-at", 2, log=tmp_path / "log.txt").split())
@@ -254,32 +256,32 @@ def test_every_method_at_its_own_rate(tmp_path):
     assert "run 8 of 8: delta, seed 43" in told
     tuning = folder / "tuning"
     assert {path.name for path in tuning.iterdir()} == {
-        f"{method}-lr{rate}-seed44" for method in ("dapo", "delta") for rate in ("1e-4", "1e-2")
+        f"{method}-lr{rate}-seed1042" for method in ("dapo", "delta") for rate in ("1e-4", "1e-2")
     }
     stored = json.loads((folder / "comparison.json").read_text())
     page = unpacked(folder / "report.html")["page"]
     for row in stored["further"]:
         method = row["method"]
         scores = {
-            rate: run_info(tuning / f"{method}-lr{rate}-seed44")["final"]["after"]["accuracy"]
+            rate: run_info(tuning / f"{method}-lr{rate}-seed1042")["final"]["after"]["accuracy"]
             for rate in ("1e-4", "1e-2")
         }
         best = "1e-4" if scores["1e-4"] >= scores["1e-2"] else "1e-2"
         assert stored["tuning"][method]["scores"] == {rate: [score] for rate, score in scores.items()}
         assert stored["tuning"][method]["edge"] == {"1e-4": "lowest", "1e-2": "highest"}[best]
-        infos = [run_info(folder / f"{method}-seed{seed}") for seed in (42, 43)]
+        infos = [run_info(folder / f"{method}-lr{best}-seed{seed}") for seed in (42, 43)]
         assert {info["settings"]["learning_rate"] for info in infos} == {float(best)} == {row["learning_rate"]}
         finals = [info["final"]["after"] for info in infos]
         assert row["greedy"] == pytest.approx(statistics.fmean(final["greedy"]["accuracy"] for final in finals))
         assert row["sampled"] == pytest.approx(statistics.fmean(final["accuracy"] for final in finals))
         assert finals[0]["greedy"]["samples"] == 1
-        ends = [read_run(folder / f"{method}-seed{seed}").series("entropy")[1] for seed in (42, 43)]
+        ends = [read_run(folder / f"{method}-lr{best}-seed{seed}").series("entropy")[1] for seed in (42, 43)]
         assert row["entropy"] == pytest.approx(statistics.fmean(value for end in ends for value in end))
         # pass@2 of two samples: one of them is right.
         passed = [
             any(scores)
             for seed in (42, 43)
-            for scores in EvaluationResult.load(folder / f"{method}-seed{seed}/evaluations/heldout_after.json")
+            for scores in EvaluationResult.load(folder / f"{method}-lr{best}-seed{seed}/evaluations/heldout_after.json")
             .scores("heldout")
             .values()
         ]
@@ -299,6 +301,35 @@ def test_every_method_at_its_own_rate(tmp_path):
     again = run(*given, *OPTIONS, "--pass-at", 2, log=tmp_path / "again.txt")
     assert again.count("is finished: kept") == 8
     assert json.loads((folder / "comparison.json").read_text()) == stored
+    more = [word if word != 2 else 3 for word in given]  # the tuning seed was 44, which `--seeds 3` made 45
+    again = run(*more, *OPTIONS, "--pass-at", 2, log=tmp_path / "more.txt")
+    assert again.count("is finished: kept") == 8
+
+
+def test_another_best_rate_makes_other_runs(tmp_path, monkeypatch, capsys):
+    """A wider grid, as the comparison itself advises, ended in "was run with other settings" once its best rate was another."""
+    trained = []
+
+    def train(request, *_, **__):
+        options, config = request.build()
+        folder, rate = Path(config.output_dir), config.learning_rate
+        trained.append(str(folder.relative_to(tmp_path)))
+        settings = run_settings(options, config)
+        with RunWriter.create(folder, RunDescription("trl", config.method, config.seed, "m", "t", settings)) as writer:
+            writer.log({"step": 1, "signal_groups": 1.0})
+            writer.update(final={"after": {"accuracy": 0.5 + rate + config.seed / 1e5}})
+
+    monkeypatch.setattr(plan, "train", train)
+    given = ["compare", "--methods", "dapo,delta", "--seed", "0", "--seeds", "2", "--output", str(tmp_path)]
+    given += ["--parallel", "1", "--steps", "1", "--eval_samples", "2"]
+    assert main([*given, "--learning-rates", "1e-4,2e-4"]) == 0
+    assert "tuning/dapo-lr1e-4-seed1000" in trained
+    assert trained[4:] == [f"{method}-lr2e-4-seed{seed}" for seed in (0, 1) for method in ("dapo", "delta")]
+    trained.clear()
+    assert main([*given, "--learning-rates", "1e-4,2e-4,1e-3"]) == 0
+    assert trained[2:] == [f"{method}-lr1e-3-seed{seed}" for seed in (0, 1) for method in ("dapo", "delta")]
+    assert sorted(path.name for path in runs_below([tmp_path])) == sorted(trained[2:])
+    assert json.loads((tmp_path / "comparison.json").read_text())["runs"] == sorted(trained[2:])
 
 
 @pytest.fixture(scope="module")

@@ -128,7 +128,7 @@ complete checkpoint.
   --learning-rates RATES
                      such as 5e-6,1e-5,2e-5: every method first runs at each
                      rate, and is then compared at its best one
-  --tuning-seeds N   seeds for that choice, after those of the comparison
+  --tuning-seeds N   seeds for that choice, counted up from --seed + 1000
                      (default: 1)
   --pass-at K        the k of pass@k (default: --eval_samples)
   --output DIR       folder of the runs (default: runs/compare)

@@ -15,6 +15,7 @@ import numpy as np
 from delta_rlvr.files import is_number
 from delta_rlvr.hints import near_path, several_runs
 from delta_rlvr.runs.layout import (
+    COMPARISON,
     EVALUATIONS,
     METRICS,
     PROXY_AGREEMENT,
@@ -221,10 +222,25 @@ def runs_below(folders: Sequence[str | Path]) -> list[Path]:
     runs: list[Path] = []
     for folder in map(Path, folders):
         inside = [] if (folder / RUN).exists() else [file.parent for file in folder.glob(f"*/{RUN}")]
-        runs += sorted(inside, key=_begun) or [folder]
+        runs += sorted(_not_replaced(folder, inside), key=_begun) or [folder]
         if inside and (deeper := sorted({file.parent.parent.name for file in folder.glob(f"*/*/{RUN}")})):
             warnings.warn(f"not on this page, because they hold runs themselves: {', '.join(deeper)}", stacklevel=3)
     return runs
+
+
+def _not_replaced(folder: Path, runs: Sequence[Path]) -> list[Path]:
+    """Leave out the runs of a comparison at a learning rate that is no longer the best of its grid."""
+    try:
+        named = json.loads((folder / COMPARISON).read_text(encoding="utf-8")).get("runs", [])
+        chosen = {_who(run): run for run in runs if run.name in named}
+        return [run for run in runs if chosen.get(_who(run), run) == run]
+    except (OSError, ValueError, TypeError, AttributeError):
+        return list(runs)
+
+
+def _who(folder: Path) -> tuple[str, str]:
+    info = read_run(folder).info
+    return str(info.get("method")), str(info.get("seed"))
 
 
 def _begun(folder: Path) -> tuple[str, str]:

@@ -107,10 +107,15 @@ class RunWriter:
         settings, before = new["settings"], info.get("settings", {})
         for name in (key for key in settings if step and key.endswith(CONTENT)):
             if not accept_changed and before.get(name) not in (None, settings[name]):
+                what = name.removesuffix(CONTENT)
+                edited = f"the file that `{what}` names has changed"
+                if what == "train_dataset":  # of a script
+                    edited = (
+                        f"`train_dataset` has other rows ({before.get('train_rows')}, now {settings.get('train_rows')})"
+                    )
                 raise RunFolderError(
-                    f"{folder}: the file that `{name.removesuffix(CONTENT)}` names has changed since this run began, so that later "
-                    "steps would differ from earlier ones: restore the file, resume anyway with `accept_changed` (run.json records "
-                    "it), or start another run in a new folder"
+                    f"{folder}: {edited} since this run began, so that later steps would differ from earlier ones: restore it, resume "
+                    "anyway with `accept_changed` (run.json records it), or start another run in a new folder"
                 )
         kept, unreadable = _metrics_until(folder / METRICS, step)
         write_text(folder / METRICS, "".join(line + "\n" for line in kept.values()))

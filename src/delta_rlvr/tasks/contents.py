@@ -5,9 +5,14 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
 
 from delta_rlvr.files import file_digest
 from delta_rlvr.specs import split_spec
@@ -27,13 +32,40 @@ def rule_digest(rule: object) -> str | None:
     """Return the SHA-256 of the file of a user rule; None for a rule of this package or one without source.
 
     In the script that runs, only the class counts: the rest of it may change."""
-    kind = type(rule)
-    if kind.__module__.partition(".")[0] == __name__.partition(".")[0]:
+    return _code_digest(type(rule))
+
+
+def rewards_digest(functions: Iterable[Any]) -> str | None:
+    """Return the SHA-256 of the code of a script's reward functions, like `rule_digest`; None if no code of theirs is known.
+
+    A model that gives rewards has none."""
+    digests = []
+    for function in functions:
+        while isinstance(function, partial):
+            function = function.func
+        if not isinstance(function, torch.nn.Module):
+            digests.append(_code_digest(function if inspect.isroutine(function) else type(function)))
+    known = [digest for digest in digests if digest]
+    return hashlib.sha256("".join(known).encode()).hexdigest() if known else None
+
+
+def rows_digest(data: Any) -> str | None:
+    """Return the SHA-256 of the rows of a data set; None if it is streamed, or not a `datasets.Dataset`."""
+    if not isinstance(data, Dataset):
+        return None
+    summed = hashlib.sha256()
+    for rows in data.with_format("arrow").iter(1000):  # nothing is decoded, such as images
+        summed.update(repr(rows.to_pydict()).encode("utf-8", "replace"))
+    return summed.hexdigest()
+
+
+def _code_digest(code: Any) -> str | None:
+    if code.__module__ is None or code.__module__.partition(".")[0] == __name__.partition(".")[0]:
         return None
     with suppress(TypeError, OSError):
-        if kind.__module__ == "__main__":
-            return hashlib.sha256(inspect.getsource(kind).encode()).hexdigest()
-        return file_digest(Path(inspect.getfile(kind)))
+        if code.__module__ == "__main__":
+            return hashlib.sha256(inspect.getsource(code).encode()).hexdigest()
+        return file_digest(Path(inspect.getfile(code)))
     return None
 
 

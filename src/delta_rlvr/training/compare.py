@@ -113,8 +113,8 @@ def compare(
     """Make the requested run with each method and seed, and compare the methods. Seeds count up from the request's seed. Finished
     runs in `output` are kept, and an unfinished one is resumed. Returns None on ranks other than the first.
 
-    With `learning_rates` every method first runs at each rate, on the `tuning_seeds` seeds after those of the comparison, and is
-    then compared at the rate with the best held-out score. `pass_at`: the k of pass@k (default: all samples of a problem).
+    With `learning_rates` every method first runs at each rate, on `tuning_seeds` seeds counted up from the request's seed + 1000, and
+    is then compared at the rate with the best held-out score. `pass_at`: the k of pass@k (default: all samples of a problem).
     `parallel`: runs at a time, each a process (default: as many as there are GPUs; 1 on a CPU). `only`: make the run with this number
     and compare nothing. `listed` is called with the plan, and no run is made. A run in which no rewards differ stops the comparison,
     unless `ask` returns True or `without_signal` is given."""
@@ -152,7 +152,9 @@ def compare(
         raise ValueError("eval_problems=0: compare needs a held-out score")
     at_a_time = runs_at_a_time(parallel, config.world_size, config.use_cpu)
     all_seeds = range(config.seed, config.seed + seeds)
-    spare = range(all_seeds.stop, all_seeds.stop + tuning_seeds) if rates else range(0)
+    # Beyond every seed that a comparison may have: with more seeds the tuning runs stay those that they were.
+    first_spare = config.seed + MOST_SEEDS
+    spare = range(first_spare, first_spare + tuning_seeds) if rates else range(0)
     plan = Plan(request, methods, all_seeds, folder, rates, spare, asked, pass_at)
     if listed is not None:
         listed(plan)
@@ -223,7 +225,10 @@ def conclude(
     words: str | None = None,
 ) -> ComparedRuns:
     """Compare the finished runs: return the table and the conclusion, and write the report. `words`: a sentence about tuning."""
-    places = {method: {seed: place_of(folder, method, seed) for seed in seeds} for method in methods}
+    chosen = {one.method: one.rate for one in tuned}
+    places = {
+        method: {seed: place_of(folder, method, seed, chosen.get(method)) for seed in seeds} for method in methods
+    }
     infos = {place: scored_info(place) for by_seed in places.values() for place in by_seed.values()}
     scores = {
         method: {seed: float(infos[place]["final"]["after"]["accuracy"]) for seed, place in by_seed.items()}
@@ -244,7 +249,7 @@ def conclude(
     further = _further(places, infos, unit, pass_at)
     page = folder / "report.html"
     done = ComparedRuns(folder, compared, title, page, further, pass_at, words)
-    stored = {
+    stored: dict[str, Any] = {
         "seeds": list(seeds),
         "scores": {method: list(by_seed.values()) for method, by_seed in scores.items()},
         "rows": [row.as_dict() for row in compared.rows],
@@ -254,8 +259,10 @@ def conclude(
         "further": [asdict(row) for row in further],
         "pass_at": pass_at,
         "beside": done.beside,
-        **({"tuning": {one.method: one.as_dict() for one in tuned}, "tuned": words} if tuned else {}),
     }
+    if tuned:
+        stored |= {"tuning": {one.method: one.as_dict() for one in tuned}, "tuned": words}
+        stored["runs"] = [place.name for place in infos]
     write_json(folder / COMPARISON, stored)
     write_report([*infos], page)
     return done

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,7 @@ class PlannedRun:
     method: str
     seed: int
     place: Path
+    """The run folder; `Plan.settled` adds the chosen learning rate to its name."""
     rate: float | None = None
     """The learning rate that the run tries; None: that of the request, or the best one tried."""
 
@@ -102,13 +103,19 @@ class Plan:
         return [*self.tuning, *self.compared]
 
     def _tuning_place(self, method: str, rate: float, seed: int) -> Path:
-        return self.folder / "tuning" / f"{folder_name(method)}-lr{rate_text(rate)}-seed{seed}"
+        return place_of(self.folder / "tuning", method, seed, rate)
 
     def tuned(self, method: str) -> TunedRate:
         """Return the scores of a method at each learning rate."""
         return TunedRate(
             method, {rate: [score(self._tuning_place(method, rate, s)) for s in self.spare] for rate in self.rates}
         )
+
+    def settled(self, run: PlannedRun) -> PlannedRun:
+        """Return the run with its final folder: that of a tuned run names its rate, so that another best rate makes other runs."""
+        if not self.rates or run.rate is not None:
+            return run
+        return replace(run, place=place_of(self.folder, run.method, run.seed, self.tuned(run.method).rate))
 
     def request_of(self, run: PlannedRun) -> RunRequest:
         one = self.request.but(method=run.method, seed=run.seed, output=str(run.place), report=False)
@@ -143,10 +150,11 @@ class Making:
         """Make only the run with this number."""
         if not 1 <= number <= len(self.plan.runs):
             raise ValueError(f"only={number}: give the number of a run, 1 to {len(self.plan.runs)}")
-        self._make(self.plan.runs[number - 1])
+        self._make(self.plan.settled(self.plan.runs[number - 1]))
 
     def all(self, runs: Sequence[PlannedRun], parallel: int) -> None:
         """Make these runs, `parallel` at a time."""
+        runs = [self.plan.settled(run) for run in runs]
         if min(parallel, len(runs)) > 1:
             self._side_by_side(runs, parallel)
             return
@@ -177,7 +185,7 @@ class Making:
         self.teller.console.rule(f"{which}: {run.name}{remaining}")
         began = time.perf_counter()
         # All runs start from the same weights, so the score before training is taken once.
-        others = (one.place for one in self.plan.runs if one is not run)
+        others = (one.place for one in self.plan.tuning or self.plan.compared if one.place != run.place)
         scored = next((one for one in others if (one / EVALUATIONS / "heldout_before.json").exists()), None)
         request = request.but(resume=(run.place / RUN).exists())
         train(request, self.teller, same_start=scored, compared=f"{which} ({run.name})")
@@ -306,9 +314,10 @@ def folder_name(method: str) -> str:
     return re.sub(r"[^\w.=-]+", "-", method)
 
 
-def place_of(folder: Path, method: str, seed: int) -> Path:
-    """Return the run folder of a method and seed in a comparison."""
-    return folder / f"{folder_name(method)}-seed{seed}"
+def place_of(folder: Path, method: str, seed: int, rate: float | None = None) -> Path:
+    """Return the run folder of a method and seed in a comparison, and of a learning rate where rates are chosen."""
+    tried = "" if rate is None else f"-lr{rate_text(rate)}"
+    return folder / f"{folder_name(method)}{tried}-seed{seed}"
 
 
 def check_same(place: Path, started: dict[str, Any], settings: dict[str, Any]) -> None:

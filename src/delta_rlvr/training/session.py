@@ -15,6 +15,7 @@ from transformers import PrinterCallback, ProgressCallback
 from delta_rlvr.adapters.trl import DeltaTrainer, DeltaTrainerConfig
 from delta_rlvr.adapters.trl.interrupts import finishing_the_batch
 from delta_rlvr.adapters.trl.recorded import Recording, recorded
+from delta_rlvr.adapters.trl.run_folder import SilenceWarning
 from delta_rlvr.adapters.trl.sharing import push_page
 from delta_rlvr.evaluate import EvaluationResult
 from delta_rlvr.exit_codes import at_work
@@ -127,7 +128,7 @@ class _Session:
             processing_class=tokenizer,
             peft_config=_lora(options),
         )
-        for noisy in (PrinterCallback, ProgressCallback):
+        for noisy in (PrinterCallback, ProgressCallback, SilenceWarning):
             self.trainer.remove_callback(noisy)
         if not config.push_to_hub:  # else the card is written with the model, at the end
             self.trainer.create_model_card = lambda *_, **__: None  # type: ignore[method-assign]

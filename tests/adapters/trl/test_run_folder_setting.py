@@ -4,6 +4,7 @@ import json
 import signal
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -147,6 +148,21 @@ def test_a_signal_waits_for_the_end_of_the_batch_and_is_no_loss(tmp_path, capsys
     assert [line["loss"] for line in resumed.metrics] == [line["loss"] for line in expected.metrics]
 
 
+def test_a_changed_reward_or_data_set_is_not_resumed_in_silence(tmp_path):
+    given = DUE | {"output_dir": str(tmp_path), "max_steps": 2}
+    build_real(**given).train()
+    fewer = build_real(**given | {"max_steps": 3})
+    fewer.train_dataset = fewer.train_dataset.select(range(16))
+    with pytest.raises(RunFolderError, match=r"`train_dataset` has other rows \(32, now 16\) since this run began"):
+        fewer.train(resume_from_checkpoint=True)
+    other = build_real(**given | {"max_steps": 3})
+    other.reward_funcs = [nothing_right]
+    with pytest.raises(RunFolderError, match=r"the file that `reward` names has changed .* with `accept_changed`"):
+        other.train(resume_from_checkpoint=True)
+    other.train(resume_from_checkpoint=True, accept_changed=True)
+    assert "reward_sha256" in read_run(tmp_path).info["resumed"][0]["settings_changed"]
+
+
 def test_a_handler_of_the_script_is_left_alone(tmp_path):
     got = []
     before = signal.signal(signal.SIGTERM, lambda *_: got.append("SIGTERM"))
@@ -208,6 +224,24 @@ def test_the_page_has_trls_names(tmp_path):
     trainer.train()
     for line in (one for one in trainer.state.log_history if "loss" in one):
         assert line["credit/signal_groups"] == pytest.approx(1 - line["frac_reward_zero_std"])
+
+
+@pytest.mark.parametrize("folder", [True, False])
+def test_a_script_is_told_why_nothing_is_learnt(tmp_path, folder):
+    """It was told that "the problems are too easy or too hard for the policy", where every response was cut."""
+    trainer = build_real(output_dir=str(tmp_path), **DUE | {"run_folder": folder, "max_completion_length": 2})
+    trainer.reward_funcs, trainer.reward_func_names = [nothing_right], ["nothing_right"]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trainer.train()
+    told = [str(one.message) for one in caught]
+    cause = "every response was cut at the length limit before it gave an answer: raise max_completion_length"
+    assert [one for one in told if "no learning signal" in one] == [f"step 1: no learning signal: {cause}"]
+    assert not any("too easy" in one for one in told)
+
+
+def nothing_right(completions, **_):
+    return [0.0] * len(completions)
 
 
 def test_scores_of_trls_own_evaluation_are_kept(tmp_path):

@@ -23,7 +23,7 @@ from delta_rlvr.models.finite import NotFinite
 from delta_rlvr.runs import RunDescription, RunWriter
 from delta_rlvr.runs.layout import CONTENT, MODEL, RUN
 from delta_rlvr.runs.model_card import write_card
-from delta_rlvr.tasks.contents import rule_digest
+from delta_rlvr.tasks.contents import rewards_digest, rows_digest, rule_digest
 from delta_rlvr.versions import installed_versions
 
 if TYPE_CHECKING:
@@ -104,7 +104,9 @@ def recorded(
 
 
 @contextmanager
-def recorded_script(trainer: DeltaTrainer, checkpoint: Path | None, *, again: bool = False) -> Iterator[Recording]:
+def recorded_script(
+    trainer: DeltaTrainer, checkpoint: Path | None, *, again: bool = False, accept_changed: bool = False
+) -> Iterator[Recording]:
     """Call `recorded` for `DeltaTrainer.train` in a user's script, with the facts that the trainer knows. A signal that the script does
     not handle waits for the end of the rollout batch. `again`: the run of the folder starts again, where there is no `checkpoint`."""
     config, facts = trainer.args, script_facts(trainer)
@@ -114,10 +116,11 @@ def recorded_script(trainer: DeltaTrainer, checkpoint: Path | None, *, again: bo
         with (
             recorded(
                 trainer,
-                settings={**facts["settings"], f"method{CONTENT}": rule_digest(config.resolved_method.rule)},
+                settings={**facts["settings"], **_contents(trainer)},
                 model=facts["model"],
                 task=facts["task"],
                 step=(_step_of(checkpoint) if checkpoint else 0) if resumed else None,
+                accept_changed=accept_changed,
             ) as recording,
             finishing_the_batch(trainer, only_unhandled=True),
         ):
@@ -133,6 +136,17 @@ def recorded_script(trainer: DeltaTrainer, checkpoint: Path | None, *, again: bo
         raise
     if recording.writer:
         _write_page(folder)
+
+
+def _contents(trainer: DeltaTrainer) -> dict[str, Any]:
+    """Digests of the code and data of a script: a run is not resumed with others unless the script accepts it."""
+    data: Any = trainer.train_dataset
+    return {
+        f"method{CONTENT}": rule_digest(trainer.method.rule),
+        f"reward{CONTENT}": rewards_digest(trainer.reward_funcs),
+        f"train_dataset{CONTENT}": rows_digest(data),
+        "train_rows": len(data) if hasattr(data, "__len__") else None,
+    }
 
 
 def _write_page(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -18,7 +19,7 @@ from delta_rlvr.adapters.trl.sharing import track_tokens
 from delta_rlvr.files import is_number
 from delta_rlvr.runs import RunWriter
 from delta_rlvr.runs.layout import shown_text
-from delta_rlvr.runs.recorder import Recorder, is_sampled
+from delta_rlvr.runs.recorder import IN_FOLDER, Recorder, is_sampled, no_signal
 
 if TYPE_CHECKING:
     from delta_rlvr.adapters.trl.trainer import DeltaTrainer
@@ -43,6 +44,29 @@ _ROLLOUT_PHASES = ("generate", "logps", "reward", "credit")
 
 DecisiveTokens = Callable[[Mapping[str, Any], list[str]], list[int] | None]
 """A function from a row of the data set and a response's token texts to 0 or 1 per token, or None where the task does not know."""
+
+
+def _in_our_names(logs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metrics of a line of TRL's log under their names in the run folder."""
+    line = {ours: logs[theirs] for theirs, ours in _NAMES.items() if logs.get(theirs) is not None}
+    return line | untracked(logs) | {name: value for name, value in logs.items() if name.startswith("rewards/")}
+
+
+class SilenceWarning(TrainerCallback):
+    """Warns a script of steps from which nothing is learnt, with the likely cause: once for each cause."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def on_log(self, args: Any, state: TrainerState, control: TrainerControl, **given: Any) -> None:
+        logs: dict[str, Any] = given.get("logs") or {}
+        if "loss" not in logs or not state.is_world_process_zero:
+            return
+        look = IN_FOLDER if args.run_folder else "look at some responses with log_completions=True"
+        cause = no_signal(_in_our_names(logs), look)
+        if cause and cause not in self._said:
+            self._said.add(cause)
+            warnings.warn(f"step {state.global_step}: {cause}", stacklevel=1)
 
 
 class RunFolderCallback(TrainerCallback):
@@ -174,10 +198,7 @@ class RunFolderCallback(TrainerCallback):
             self._keep_evaluation(self.recorder.writer, logs, state.global_step)
             return
         line: dict[str, Any] = {"step": state.global_step, "time": time.perf_counter() + self._time_before}
-        line |= {ours: logs[theirs] for theirs, ours in _NAMES.items() if logs.get(theirs) is not None}
-        line |= untracked(logs) | self._trainer.folder_metrics
-        line |= {name: value for name, value in logs.items() if name.startswith("rewards/")}
-        self.recorder.log(line | self._take_seconds())
+        self.recorder.log(line | _in_our_names(logs) | self._trainer.folder_metrics | self._take_seconds())
 
     @staticmethod
     def _keep_evaluation(writer: RunWriter, logs: Mapping[str, Any], step: int) -> None:

@@ -49,6 +49,7 @@ from delta_rlvr.adapters.trl.head import check_head, logit_scale, whole_head
 from delta_rlvr.adapters.trl.recorded import checkpoint_named, last_checkpoint, recorded_script, script_facts
 from delta_rlvr.adapters.trl.resume import ExactResume
 from delta_rlvr.adapters.trl.rollout_batch import RolloutBatch
+from delta_rlvr.adapters.trl.run_folder import SilenceWarning
 from delta_rlvr.adapters.trl.version import VERSION_HELP, check_trl_version
 from delta_rlvr.adapters.trl.weighing import BatchFacts, Weigher
 from delta_rlvr.credit import CreditStream, RowStore
@@ -118,13 +119,17 @@ class DeltaTrainer(GRPOTrainer):
         self._finite = FiniteTraining(self)
         self.add_callback(self._finite)
         self.add_callback(ExactResume(self))
+        self.add_callback(SilenceWarning())
 
     @property
     def method(self) -> Method:
         """The `Method` of the spec in `args.method`."""
         return self.args.resolved_method
 
-    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
+    def train(
+        self, resume_from_checkpoint: str | bool | None = None, *args: Any, accept_changed: bool = False, **kwargs: Any
+    ) -> Any:
+        """Train as TRL does. With a run folder, a run whose rule, reward or rows have changed is only resumed with `accept_changed`."""
         if not self.args.run_folder:
             with checkpoint_named(str(self.args.output_dir)):
                 return super().train(resume_from_checkpoint, *args, **kwargs)
@@ -134,7 +139,8 @@ class DeltaTrainer(GRPOTrainer):
         elif resume_from_checkpoint:
             checkpoint = Path(resume_from_checkpoint)
         again = resume_from_checkpoint is True
-        with checkpoint_named(str(self.args.output_dir)), recorded_script(self, checkpoint, again=again):
+        recording = recorded_script(self, checkpoint, again=again, accept_changed=accept_changed)
+        with checkpoint_named(str(self.args.output_dir)), recording:
             return super().train(str(checkpoint) if checkpoint else None, *args, **kwargs)
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:

@@ -32,7 +32,7 @@ from delta_rlvr.credit.solver import Solver
 
 EMPTY_SIDE = (
     "no contrast to learn from: {what} has advantages of one sign only (or none), so that every weight is 1, "
-    "which is plain DAPO. If this happens often, the problems are too easy or too hard for the policy"
+    "which is plain DAPO"
 )
 
 
