@@ -26,9 +26,9 @@ from delta_rlvr.evaluate.selection import (
     selection_result_path,
 )
 from delta_rlvr.evaluate.settings import PRESETS
-from delta_rlvr.evaluate.table import FORMATS, score_table
+from delta_rlvr.evaluate.table import FORMATS, WRITTEN, score_table
 from delta_rlvr.exit_codes import ExitCode
-from delta_rlvr.files import write_json
+from delta_rlvr.files import replaces, write_json
 from delta_rlvr.score_units import score_unit
 from delta_rlvr.specs import shown_spec
 from delta_rlvr.tasks.custom_reward import custom_function
@@ -196,6 +196,8 @@ def _compare(args: argparse.Namespace, console: Console) -> int:
         raise EvaluationError(
             f"--output {wrong[0]}: a comparison is written as {', '.join((*FORMATS, '.json'))}; separate several files by commas"
         )
+    for target in map(Path, comma_list(args.output or "")):
+        replaces(target, WRITTEN[target.suffix], "a comparison of evaluate")
     named = [_named_results(text) for text in args.compare]
     sides = {name: [EvaluationResult.load(path) for path in paths] for name, paths in named}
     if len(sides) < len(args.compare):

@@ -13,7 +13,7 @@ from delta_rlvr.evaluate.benchmarks import load_benchmark, load_benchmarks
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.local_sampler import LocalSampler
 from delta_rlvr.evaluate.records import Questions, Sampler
-from delta_rlvr.evaluate.results import EvaluationResult
+from delta_rlvr.evaluate.results import EvaluationResult, replaces_result
 from delta_rlvr.evaluate.runner import Progress, identity, run_evaluation, score_samples
 from delta_rlvr.evaluate.sample_file import SampleFile, read_samples
 from delta_rlvr.evaluate.server_sampler import ServerSampler, ServerSettings
@@ -80,6 +80,7 @@ def evaluate(request: EvaluationRequest, progress: Progress | None = None) -> Ev
     stored = _samples_path(target)
     if target.exists() and not stored.exists():
         raise EvaluationError(f"{target} exists without its samples, so it cannot be resumed: choose another `output`")
+    replaces_result(target)
     # Load the questions first: missing data should be reported before the weights are loaded.
     templated = request.api == "chat" if request.server else _has_template(request.model)
     benchmarks = load_benchmarks(names, has_template=templated, **_question_options(request))
