@@ -66,7 +66,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def replaces(path: Path, ours: bytes, what: str, option: str = "output") -> bool:
-    """Return whether a file of ours would be replaced, whose whole content is of the pattern `ours`; refuse to replace anything else."""
+    """Return whether a file of ours would be replaced, which is all of the pattern `ours`; refuse to replace anything else."""
     if path.is_file() and re.fullmatch(ours, path.read_bytes()):
         return True
     if path.exists():

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from delta_rlvr.cli import main
 from delta_rlvr.commands.evaluate_display import comparison_table, result_table
 from delta_rlvr.evaluate import EvaluationError, compare_many, compare_results
-from delta_rlvr.cli import main
 from delta_rlvr.evaluate.compare import paired_change
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.significance import mann_whitney
