@@ -43,6 +43,10 @@ def test_nothing_is_printed_unless_asked_for(tmp_path, capsys):
 
 def test_report_evaluate_and_explain(trained, tmp_path):
     assert api.report([trained.folder], tmp_path / "page.html").stat().st_size > 100_000
+    data = write_rows(tmp_path / "p.jsonl", [{"question": "1+1?", "answer": "2"}])
+    with pytest.raises(ValueError, match="is not a page of explain or report"):
+        api.report([trained.folder], data)
+    assert "1+1?" in data.read_text()
     result = api.evaluate(["phrased-sums"], limit=3, k=2, max_tokens=16, output=str(tmp_path / "out"))
     assert result.summary()["problems"] == 3
     rows = [{"prompt": "1+1?", "response": text, "reward": reward} for text, reward in (("2", 1.0), ("3 4", 0.0))]

@@ -147,6 +147,11 @@ def test_planted_credit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert main(["leaderboard", str(tmp_path), "--json", str(tmp_path / "board.json")]) == 0
     assert "| `delta` | 0.750 | - | - |" in capsys.readouterr().out
     assert json.loads((tmp_path / "board.json").read_text())["rows"][0]["planted"] == {"right_auroc": 0.75}
+    assert main(["leaderboard", str(tmp_path), "--json", str(tmp_path / "board.json")]) == 0
+    kept = (tmp_path / "credit_bench.json").read_bytes()
+    assert main(["leaderboard", str(tmp_path), "--json", str(tmp_path / "credit_bench.json")]) == 2
+    assert "is not the numbers of a leaderboard" in capsys.readouterr().err
+    assert (tmp_path / "credit_bench.json").read_bytes() == kept
     study(tmp_path, "one", [("dapo", 0, 0.5, 0.6), ("delta", 0, 0.6, 0.6)])
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- table: begin -->\nold\n<!-- table: end -->\nafter\n")

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import platform
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -62,6 +63,15 @@ def naming(path: Path) -> Iterator[None]:
         if error.errno is not None:
             error.filename = str(path)
         raise
+
+
+def replaces(path: Path, ours: bytes, what: str, option: str = "output") -> bool:
+    """Return whether a file of ours would be replaced, which is all of the pattern `ours`; refuse to replace anything else."""
+    if path.is_file() and re.fullmatch(ours, path.read_bytes()):
+        return True
+    if path.exists():
+        raise ValueError(f"{option}={str(path)!r} already exists and is not {what}: give another `{option}`")
+    return False
 
 
 def write_text(path: Path, text: str) -> None:

@@ -207,7 +207,7 @@ def test_resume_without_a_run(capsys, tmp_path):
         ("train", *SMALL, "--resume", "--output", "{}"),
         ("evaluate", "--benchmarks", "phrased-sums", "--model", "{}/model"),
         ("evaluate", "--benchmarks", "phrased-sums", "--model", "{}"),
-        ("evaluate", "--benchmarks", "phrased-sums", "--select", "{}"),
+        ("evaluate", "--select", "{}"),
     ],
 )
 def test_a_folder_of_runs_in_the_place_of_a_run(capsys, tmp_path, command):

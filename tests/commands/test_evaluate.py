@@ -364,6 +364,24 @@ def test_select_among_checkpoints(tmp_path, capsys, policy):
     assert (choice["step"], choice["rule"]) == (1, "phrased-sums:avg@2"), "equal models: the earliest"
     assert len(list((tmp_path / "evaluations").glob("*.json"))) == 2
     assert "* step 1" in capsys.readouterr().out
+    assert evaluate(*words) == 0, "the cut to the model's context is no other setting"
+    # The old score was printed for any settings.
+    text = "{question} End with 'Answer: X'"
+    for other, told in (
+        (("--limit", 4), "limit was 3 and is now 4"),
+        (("--seed", 99, "--max-tokens", 5), "; seed was 0 and is now 99. Give the same settings, or move that file"),
+        (("--temperature", 0.5), "temperature was 1.0 and is now 0.5"),
+        (("--template_text", text), "template_text was None and is now"),
+        (("--reward", "math-verify"), "reward was None and is now 'math-verify'"),
+        (("--style", "chat"), "style was 'plain' and is now 'chat'"),
+    ):
+        assert evaluate(*words, *other) == 2
+        assert told in capsys.readouterr().err
+    assert evaluate(*words[:4], "--batch-size", 8) == 2
+    assert "limit was 3 and is now None" in capsys.readouterr().err
+    for unused in (("--output", tmp_path / "x"), ("--model", "builtin"), ("--benchmarks", "aime25"), ("-k", 3)):
+        assert evaluate(*words, *unused) == 2
+        assert f"leave {unused[0]} out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("own_reward", "words"), [(True, "mean reward 0.138"), (False, "13.8 % right")])

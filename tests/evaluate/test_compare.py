@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from delta_rlvr.cli import main
 from delta_rlvr.commands.evaluate_display import comparison_table, result_table
 from delta_rlvr.evaluate import EvaluationError, compare_many, compare_results
 from delta_rlvr.evaluate.compare import paired_change
@@ -162,3 +163,32 @@ def test_results_survive_their_file(tmp_path):
     again = EvaluationResult.load(tmp_path)
     assert again.document == result.document
     assert compare_results(result, again).paired.p == 1.0
+
+
+def test_only_what_a_command_writes_is_replaced(tmp_path, capsys):
+    """`--compare --output` wrote over its own inputs, and over any table or text."""
+    paths = [tmp_path / name / "result.json" for name in "ab"]
+    for path, share in zip(paths, (0.3, 0.5), strict=True):
+        make_result({"one": drawn(share)}).write(path)
+        make_result({"one": drawn(share)}).write(path)
+    compare = ["evaluate", "--compare", *map(str, paths), "--output"]
+    foreign = {
+        "run.json": "{}",
+        "list.json": "[1]",
+        "notes.md": "# Notes",
+        "t.tex": "% a table",
+        "t.csv": "method,score\na,1\n",
+    }
+    ours = {f"new{end}": None for end in (".md", ".tex", ".csv", ".json")}
+    assert main([*compare, ",".join(str(tmp_path / name) for name in ours)]) == 0
+    assert main([*compare, ",".join(str(tmp_path / name) for name in ours)]) == 0
+    for name, text in foreign.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "own.md").write_text((tmp_path / "new.md").read_text() + "What I think of it.\n")
+    for path in (*(tmp_path / name for name in (*foreign, "own.md")), *paths):
+        kept = path.read_bytes()
+        assert main([*compare, str(path)]) == 2
+        assert "already exists and is not a comparison of evaluate: give another --output" in capsys.readouterr().err
+        assert path.read_bytes() == kept
+    with pytest.raises(ValueError, match="is not a result of evaluate"):
+        make_result({"one": drawn(0.3)}).write(tmp_path / "run.json")

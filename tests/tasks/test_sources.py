@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import re
+import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,14 @@ from typing import Any
 import pytest
 import yaml
 
+from delta_rlvr.cli import main
+from delta_rlvr.evaluate.benchmarks import load_benchmark
+from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.models import hub
 from delta_rlvr.tasks import get_task, load_problems
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.problem_set import ProblemSet
-from delta_rlvr.tasks.registry import grade_problem
+from delta_rlvr.tasks.registry import check_rows, grade_problem
 from delta_rlvr.tasks.sources.schemas import FieldNames, RowError, answer_text, question_hash, reader
 from delta_rlvr.tasks.task import hashed_split
 from delta_rlvr.tasks.templates import CHOICE, MATH, Template
@@ -468,10 +472,56 @@ def test_multiple_choice_from_a_file(tmp_path):
     assert (city.answer, colour.answer, city.grader) == ("A", "B", "choice")
     assert [grade_problem(colour, text).score for text in (r"\boxed{B}", r"\boxed{A}")] == [1.0, 0.0]
     assert load_problems(tmp_path / "x.csv", template=CHOICE)[0].answer == "B"
-    for wrong, words in (({"options": ["Rome"]}, "a list of 2 to 10 texts"), ({"answer": "C"}, "its answer is 'C'")):
+    labelled = [{"label": "A", "text": "Rome"}, {"label": "B", "text": "blue"}]
+    write_rows(tmp_path / "z.jsonl", [rows[0] | {"options": labelled}, rows[1] | {"options": [1.0, 2], "answer": 2}])
+    first, second = load_problems(tmp_path / "z.jsonl", template=CHOICE)
+    assert first.prompt == city.prompt
+    assert "(A) 1\n(B) 2\n" in second.prompt
+    assert second.answer == "B"
+    for wrong, words in (
+        ({"options": ["Rome"]}, "a list of 2 to 10 texts"),
+        ({"answer": "C"}, "its answer is 'C'"),
+        # These went into the prompt as Python writes them.
+        ({"options": labelled[::-1]}, "the labels of its options are not A, B, in this order"),
+        ({"options": [{"label": "A", "text": ["x"]}, labelled[1]]}, r"its option \['x'\] is not a text"),
+        *(({"options": ["Rome", other]}, "its option .* is not a text") for other in (["x"], None, "", " ", {}, True)),
+    ):
         write_rows(tmp_path / "y.jsonl", [rows[0] | wrong])
         with pytest.raises(ValueError, match=f"line 1: .*{words}"):
             load_problems(tmp_path / "y.jsonl", template=CHOICE)
+
+
+def test_options_that_no_prompt_shows_are_told(tmp_path):
+    """A letter was graded as mathematics, and the model never saw the options."""
+    file = write_rows(
+        tmp_path / "mc.jsonl", [{"question": f"Which {n}?", "options": ["a", "b"], "answer": "B"} for n in range(20)]
+    )
+    with pytest.warns(UserWarning, match="have the column options, .* --template choice shows them"):
+        get_task(str(file))
+    with pytest.warns(
+        UserWarning, match=r"--template choice shows them, as --benchmarks '\S*task:\S*mc.jsonl\?template=choice'"
+    ):
+        load_benchmark(str(file))
+    with warnings.catch_warnings(action="error"):
+        get_task(f"{file}?template=choice")
+        get_task(f"{file}?template=math")
+        load_benchmark(f"task:{file}?template=choice")
+    with pytest.raises(
+        EvaluationError, match=r"graded as math.* is for choice: use benchmarks='task:\S*mc.jsonl\?template=choice'"
+    ):
+        load_benchmark(str(file), template="choice")
+
+
+def test_a_template_for_programs_is_refused_for_mathematics(tmp_path, capsys):
+    """A run ended in its first step: "extract='code_block' is not known"."""
+    file = write_rows(tmp_path / "p.jsonl", [{"question": "1+1?", "answer": "2"}])
+    for check in (check_rows, get_task):
+        with pytest.raises(ValueError, match="is graded as math, but the template code is for code"):
+            check(f"{file}?template=code")
+    words = ["train", "--task", str(file), "--template", "code", "--output", str(tmp_path / "run")]
+    assert main(words) == 2
+    assert "is graded as math, but the template code is for code" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("name", ["./mine/set", "data/set.txt", "a/b/c", "/none/set", "~/none"])

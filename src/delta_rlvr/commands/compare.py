@@ -21,7 +21,7 @@ from delta_rlvr.words import comma_list, command_line
 def own_options() -> CommandParser:
     """Return the parser of the options that `train` does not have."""
     parser = CommandParser(prog="delta-rlvr compare", add_help=False, allow_abbrev=False)
-    parser.add_argument("--methods", required=True)
+    parser.add_argument("--methods")
     parser.add_argument("--seeds", default="3")
     parser.add_argument("--output", default="runs/compare")
     parser.add_argument("--learning-rates", "--learning_rates", default="")
@@ -36,6 +36,9 @@ def own_options() -> CommandParser:
 
 def run(arguments: list[str]) -> int:
     mine, theirs = own_options().parse_known_args(arguments)
+    if mine.methods is None:
+        read_request(theirs, vars(mine).keys())  # a file may name them
+        own_options().error("the following arguments are required: --methods")
     if not mine.seeds.isdecimal() or int(mine.seeds) < 1:  # some give a list
         raise ValueError(
             f"--seeds {mine.seeds}: give the number of seeds, at least 1. They count up from --seed: --seed 1 --seeds 2 runs seeds 1 "
@@ -48,7 +51,8 @@ def run(arguments: list[str]) -> int:
             raise ValueError(f"--{name.replace('_', '-')} {value}: give a whole number of at least 1")
         numbers[name] = None if value is None else int(value)
     console = Console()
-    request, methods = read_request(theirs), comma_list(mine.methods)
+    request = read_request(theirs, vars(mine).keys())
+    methods = comma_list(mine.methods)
     done = compare(
         request,
         methods,

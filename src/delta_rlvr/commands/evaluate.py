@@ -13,7 +13,7 @@ from delta_rlvr.commands import evaluate_display as display
 from delta_rlvr.commands.flags import as_flags
 from delta_rlvr.evaluate.compare import compare_many
 from delta_rlvr.evaluate.errors import EvaluationError
-from delta_rlvr.evaluate.evaluation import EvaluationRequest, rescore
+from delta_rlvr.evaluate.evaluation import EvaluationRequest, rescore, stored_differences
 from delta_rlvr.evaluate.evaluation import evaluate as evaluate_model
 from delta_rlvr.evaluate.progress import ConsoleProgress
 from delta_rlvr.evaluate.results import EvaluationResult
@@ -26,9 +26,9 @@ from delta_rlvr.evaluate.selection import (
     selection_result_path,
 )
 from delta_rlvr.evaluate.settings import PRESETS
-from delta_rlvr.evaluate.table import FORMATS, score_table
+from delta_rlvr.evaluate.table import FORMATS, WRITTEN, score_table
 from delta_rlvr.exit_codes import ExitCode
-from delta_rlvr.files import write_json
+from delta_rlvr.files import replaces, write_json
 from delta_rlvr.score_units import score_unit
 from delta_rlvr.specs import shown_spec
 from delta_rlvr.tasks.custom_reward import custom_function
@@ -196,6 +196,8 @@ def _compare(args: argparse.Namespace, console: Console) -> int:
         raise EvaluationError(
             f"--output {wrong[0]}: a comparison is written as {', '.join((*FORMATS, '.json'))}; separate several files by commas"
         )
+    for target in map(Path, comma_list(args.output or "")):
+        replaces(target, WRITTEN[target.suffix], "a comparison of evaluate")
     named = [_named_results(text) for text in args.compare]
     sides = {name: [EvaluationResult.load(path) for path in paths] for name, paths in named}
     if len(sides) < len(args.compare):
@@ -236,6 +238,11 @@ def _named_results(text: str) -> tuple[str, list[str]]:
 
 def _select(args: argparse.Namespace, request: EvaluationRequest, console: Console) -> int:
     rule = SelectionRule.parse(args.rule)
+    given = {"--model": args.model, "--benchmarks": args.benchmarks, "-k": args.k, "--output": args.output}
+    if unused := [flag for flag, value in given.items() if value]:
+        raise EvaluationError(
+            f"--select has model, benchmark and k from the run and --rule, and writes into the run: leave {', '.join(unused)} out"
+        )
     progress = _progress(request, console)
     if args.server:
         raise EvaluationError("--select loads each checkpoint in this process: leave --server out")
@@ -252,13 +259,15 @@ def _select(args: argparse.Namespace, request: EvaluationRequest, console: Conso
                 print(one.model, result, sep="\t")
         return ExitCode.DONE
 
+    request = replace(request, benchmarks=[rule.benchmark], k=rule.k)
+
     def evaluate(checkpoint: Checkpoint, path: Path) -> EvaluationResult:
         say(checkpoint.name)
-        model, benchmarks = str(checkpoint.model), [rule.benchmark]
-        one = replace(request, model=model, benchmarks=benchmarks, k=rule.k, output=str(path))
-        return evaluate_model(one, progress)
+        return evaluate_model(replace(request, model=str(checkpoint.model), output=str(path)), progress)
 
-    choice = select_checkpoint(run_folder, rule, evaluate, say=say)
+    choice = select_checkpoint(
+        run_folder, rule, evaluate, say=say, differences=lambda result: stored_differences(result, request)
+    )
     shown = score_unit(custom_function(args.reward)).finer.plain
     for step, score in choice["scores"].items():
         say(f"{'*' if int(step) == choice['step'] else ' '} step {step}: {shown(score)}")

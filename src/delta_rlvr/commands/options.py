@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Collection
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
@@ -35,8 +36,9 @@ class _Parser(HfArgumentParser):
         return dict(vars(namespace)), rest
 
 
-def read_request(arguments: list[str]) -> RunRequest:
-    """Read flags, and the YAML file of --config. Dashes and underscores are the same, and names may be abbreviated."""
+def read_request(arguments: list[str], flags_only: Collection[str] = ()) -> RunRequest:
+    """Read flags, and the YAML file of --config. Dashes and underscores are the same, and names may be abbreviated.
+    `flags_only`: options of the command that a file cannot have."""
     words = [part for word in arguments for part in (word.split("=", 1) if word.startswith("--config=") else [word])]
     file, settings, parser = None, {}, _Parser()
     if "--config" in words:
@@ -45,7 +47,7 @@ def read_request(arguments: list[str]) -> RunRequest:
             raise ValueError("--config: expected one argument, a YAML file")
         _, file = words[place : place + 2]
         del words[place : place + 2]
-        settings = _read_settings(file)
+        settings = _read_settings(file, flags_only)
     given, rest = parser.read(words, {})
     try:
         from_file, _ = parser.read([], settings)
@@ -63,7 +65,7 @@ def read_request(arguments: list[str]) -> RunRequest:
     return RunRequest(given, file, from_file)
 
 
-def _read_settings(path: str) -> dict[str, Any]:
+def _read_settings(path: str, flags_only: Collection[str]) -> dict[str, Any]:
     """Read the YAML file of --config, a mapping from options to values. As in TRL, `env` sets environment variables."""
     try:
         settings = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
@@ -77,6 +79,8 @@ def _read_settings(path: str) -> dict[str, Any]:
         raise ValueError(f"--config {path}: write one option per line, as in `steps: 100`")
     os.environ.update({name: str(value) for name, value in (settings.pop("env", None) or {}).items()})
     for name in settings:
+        if str(name).replace("-", "_") in flags_only and name not in known_options():
+            raise ValueError(f"--config {path}: {name} is given on the command line, as --{name}, and not in the file")
         if name not in known_options():
             hint = _hint(str(name), str(settings.get("method", "delta")))
             raise ValueError(f"--config {path}: there is no option {name!r}; {hint}")

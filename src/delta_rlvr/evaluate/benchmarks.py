@@ -21,7 +21,7 @@ from delta_rlvr.tasks import templates
 from delta_rlvr.tasks.custom_reward import NAMED, CustomReward, custom_function, judged_by, judged_by_function
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.registry import BUILT_IN, GENERATOR_PREFIX, check_rows, check_task_name, get_task
-from delta_rlvr.tasks.sources.rows import ROW_FILES, data_file, is_row_file, label_of, read_rows
+from delta_rlvr.tasks.sources.rows import ROW_FILES, data_file, is_row_file, label_of, read_rows, tell_options
 from delta_rlvr.tasks.sources.schemas import FieldNames, RowError, RowIds
 from delta_rlvr.tasks.task import HELDOUT_SAMPLING
 from delta_rlvr.tasks.templates import Template
@@ -243,8 +243,12 @@ def _template(name: str, own: Template, load: dict[str, Any]) -> Template:
     except ValueError as error:
         raise EvaluationError(str(error)) from None
     if chosen.grader != own.grader and not rewarded:
+        works = ""
+        if chosen.grader == "choice" and is_row_file(load["name"].partition("?")[0]):
+            asked = {key: load.get(key) for key in ("template", "template_text", "extract")}
+            works = f": use benchmarks={TASK_PREFIX + with_settings(load['name'], asked)!r}, with the rows that training holds out"
         raise EvaluationError(
-            f"{name} is graded as {own.grader}, but the template {chosen.name} is for {chosen.grader}"
+            f"{name} is graded as {own.grader}, but the template {chosen.name} is for {chosen.grader}{works}"
         )
     return chosen
 
@@ -318,6 +322,9 @@ def _own_file(spec: str, load: dict[str, Any]) -> Questions:
     problems = read_problems(data, read, asked)
     if not problems:
         raise EvaluationError(f"{path} has no rows")
+    if load["template"] is load.get("template_text") is None:
+        whole = TASK_PREFIX + with_settings(spec, {"template": templates.CHOICE.name})
+        tell_options(str(path), problems[0].meta["row"], f"--template choice shows them, as --benchmarks {whole!r}")
     name = label_of(path)
     description = {"title": name, "grader": "math", **_described(asked), "source": data.source}
     description["sampling"] = dict(HELDOUT_SAMPLING)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 from delta_rlvr.bounds import check_types
@@ -13,7 +14,7 @@ from delta_rlvr.evaluate.benchmarks import load_benchmark, load_benchmarks
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.local_sampler import LocalSampler
 from delta_rlvr.evaluate.records import Questions, Sampler
-from delta_rlvr.evaluate.results import EvaluationResult
+from delta_rlvr.evaluate.results import EvaluationResult, replaces_result
 from delta_rlvr.evaluate.runner import Progress, identity, run_evaluation, score_samples
 from delta_rlvr.evaluate.sample_file import SampleFile, read_samples
 from delta_rlvr.evaluate.server_sampler import ServerSampler, ServerSettings
@@ -80,6 +81,7 @@ def evaluate(request: EvaluationRequest, progress: Progress | None = None) -> Ev
     stored = _samples_path(target)
     if target.exists() and not stored.exists():
         raise EvaluationError(f"{target} exists without its samples, so it cannot be resumed: choose another `output`")
+    replaces_result(target)
     # Load the questions first: missing data should be reported before the weights are loaded.
     templated = request.api == "chat" if request.server else _has_template(request.model)
     benchmarks = load_benchmarks(names, has_template=templated, **_question_options(request))
@@ -97,8 +99,32 @@ def evaluate(request: EvaluationRequest, progress: Progress | None = None) -> Ev
             )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"samples so far are kept in {stored}; the same command resumes") from None
+    if cut:
+        result.document["run"]["cut"] = cut
     result.write(target)
     return result
+
+
+def stored_differences(result: EvaluationResult, request: EvaluationRequest) -> list[str]:
+    """Return sentences about what a request asks for and a stored result was not made with. Needs no model and no data: more samples
+    than `k`, the backend, and a response length that was cut to the model's context do not matter."""
+    document = result.document
+    numbers = document["benchmarks"]
+    request = _settled(request, request.benchmarks or list(numbers))
+    described = [SimpleNamespace(description=values) for values in numbers.values()]
+    asked = sampling_settings(request, described).as_dict()  # type: ignore[arg-type]
+    before, now = (
+        dict(document["settings"]),
+        asked | {"samples": max(asked["samples"], document["settings"]["samples"])},
+    )
+    if request.max_tokens is None and "cut" in document["run"]:
+        del now["max_tokens"]
+    keys = ("limit", "template", "template_text", "extract", "reward", *(() if request.style == "auto" else ("style",)))
+    for values in numbers.values():
+        if load := values.get("load"):
+            before |= {key: load.get(key) for key in keys}
+            now |= {key: getattr(request, key) for key in keys}
+    return [f"{key} was {before[key]!r:.80} and is now {now[key]!r:.80}" for key in now if before.get(key) != now[key]]
 
 
 def rescore(

@@ -12,7 +12,7 @@ from delta_rlvr.evaluate.errors import EvaluationError, EvaluationFailed
 from delta_rlvr.evaluate.metrics import average_at_k, majority_vote, pass_at_k
 from delta_rlvr.evaluate.records import Questions, Sample
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
-from delta_rlvr.files import write_json
+from delta_rlvr.files import replaces, write_json
 from delta_rlvr.hints import near_path
 from delta_rlvr.runs.layout import EVALUATIONS
 from delta_rlvr.tasks.custom_reward import GRADER, is_reward_text
@@ -23,6 +23,11 @@ KIND = "delta-rlvr evaluation"
 SCHEMA = 1
 VERSIONS = ("delta-rlvr", "torch", "transformers", "mpmath", "numpy", "scipy", "datasets", "httpx")
 """The packages that a score depends on."""
+
+
+def replaces_result(path: Path) -> bool:
+    """Return whether a result would be replaced; refuse to replace anything else."""
+    return replaces(path, rb'(?s)\s*\{\s*"kind":\s*"%s".*' % KIND.encode(), "a result of evaluate")
 
 
 class EvaluationResult:
@@ -60,7 +65,8 @@ class EvaluationResult:
         return result
 
     def write(self, path: str | Path) -> None:
-        """Write the file atomically."""
+        """Write the file atomically. Only a result is replaced."""
+        replaces_result(Path(path))
         write_json(Path(path), self.document)
 
     @property

@@ -148,20 +148,31 @@ def select_checkpoint(
     evaluate: Callable[[Checkpoint, Path], EvaluationResult],
     *,
     say: Callable[[str], None] = lambda text: None,
+    differences: Callable[[EvaluationResult], list[str]] = lambda result: [],
 ) -> dict[str, Any]:
     """Evaluate every checkpoint without a complete result, select one, and write `selection.json` to the run folder.
 
-    `evaluate(checkpoint, path)` makes a result and stores it at `path`. The best score wins, and the earliest step among equal ones.
+    `evaluate(checkpoint, path)` makes a result and stores it at `path`. Complete results with `differences` are refused.
+    The best score wins, and the earliest step among equal ones.
     An earlier selection by another rule is kept in the file and reported: a rule chosen after the scores are known biases the result.
     """
     scores: dict[int, float] = {}
     own_reward = False
     by_step = checkpoints(run, say)
+    paths = {step: selection_result_path(run, rule, checkpoint.name) for step, checkpoint in by_step.items()}
+    stored = {step: EvaluationResult.load(path) for step, path in paths.items() if path.is_file()}
+    for step, result in stored.items():
+        if result.complete and (changed := differences(result)):
+            raise EvaluationError(
+                f"{paths[step]} was made with other settings: {'; '.join(changed)}. Give the same settings, or move that file and the "
+                f"others of {rule} to another folder"
+            )
     for step, checkpoint in by_step.items():
-        path = selection_result_path(run, rule, checkpoint.name)
-        result = EvaluationResult.load(path) if path.is_file() else None
-        if result is None or not result.complete:
+        path = paths[step]
+        if step not in stored or not stored[step].complete:
             result = evaluate(checkpoint, path)
+        else:
+            result = stored[step]
         if not result.complete:
             raise EvaluationError(f"{path} is incomplete: run the same command again before choosing")
         scores[step], own_reward = rule.score(result), result.own_reward

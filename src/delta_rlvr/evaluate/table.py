@@ -132,6 +132,13 @@ def as_csv(table: ScoreTable) -> str:
 
 FORMATS: dict[str, Callable[[ScoreTable], str]] = {".md": as_markdown, ".tex": as_latex, ".csv": as_csv}
 """The writers of tables, by the ending of the file."""
+WRITTEN: dict[str, bytes] = {
+    ".md": rb"\| method \|[^\n]*\n\| --- \|[^\n]*\n(\|[^\n]*\n)+\navg@[^\n]*\n",
+    ".tex": rb"% avg@[^\n]*\n\\begin\{tabular\}(?s:.*)\\end\{tabular\}\n",
+    ".csv": rb'method,[^\n]*,"?p (?s:.*)',
+    ".json": rb'(?s)\s*\[\s*\{\s*"baseline":.*"paired_adjusted":.*',
+}
+"""The patterns of what `--compare` writes, by the ending of the file: nothing else is replaced."""
 
 
 def _texts(table: ScoreTable, bold: Callable[[str], str], mark: str) -> list[tuple[str, ...]]:

@@ -15,7 +15,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from delta_rlvr.files import atomic, plain
+from delta_rlvr.files import atomic, plain, replaces
 from delta_rlvr.report.clouds import TYPES, clouds
 from delta_rlvr.report.comparison import comparison
 from delta_rlvr.report.discriminator import summary
@@ -51,13 +51,7 @@ CLOUD_TYPES = 8000
 
 def replaces_page(path: Path) -> bool:
     """Return whether a page of ours would be replaced; refuse to replace anything else."""
-    if path.is_file() and PAGE_MARK in path.read_bytes():
-        return True
-    if path.exists():
-        raise ValueError(
-            f"output={str(path)!r} already exists and is not a page of explain or report: give another `output`"
-        )
-    return False
+    return replaces(path, b"(?s).*" + PAGE_MARK + b".*", "a page of explain or report")
 
 
 def write_report(
@@ -79,6 +73,8 @@ def write_report(
         raise ValueError(f"runs={run_paths!r:.60}: give at least one run folder, by its path")
     if not 0 < megabytes < math.inf:
         raise ValueError(f"megabytes={megabytes}: give a finite number above 0")
+    target = Path(output or Path(run_paths[0]) / "report.html")
+    replaces_page(target)
     check_shadings(shade_by)
     given = [read_run(path) for path in runs_below(run_paths)]
     runs = without_repeats(given)
@@ -94,7 +90,6 @@ def write_report(
     for run in (one for one in runs if one.problems):
         more = f" (and {len(run.problems) - 1} more, on the page)" if len(run.problems) > 1 else ""
         say(f"missing or damaged in {run.path}: {run.problems[0]}{more}")
-    target = Path(output or Path(run_paths[0]) / "report.html")
     with atomic(target) as file:
         file.write(render(model, blocks).encode("utf-8", "replace"))
     return target

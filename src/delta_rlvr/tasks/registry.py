@@ -166,4 +166,11 @@ def _reading(spec: str, settings: dict[str, Any], judged: dict[str, Any]) -> tup
     if "max_tokens" in settings:
         shape["max_tokens"] = settings.pop("max_tokens")
     names = FieldNames(*(settings.pop(key, None) for key in ("question", "answer", "id")))
-    return {"names": names, "template": None if shots else asked, **judged, **settings}, shape
+    chosen = bool(shots or name_of or text)
+    return {
+        "names": names,
+        "template": None if shots else asked,
+        "template_chosen": chosen,
+        **judged,
+        **settings,
+    }, shape

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from delta_evidence.leaderboard import as_dict, leaderboard, markdown, planted, replace_table
-from delta_rlvr.files import write_json, write_text
+from delta_rlvr.files import replaces, write_json, write_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """The subcommand."""
+    if options.json is not None:
+        replaces(
+            options.json, rb'(?s)\s*\{\s*"columns":.*"rows":.*"left_out":.*', "the numbers of a leaderboard", "json"
+        )
     board = leaderboard(options.folder)
     if options.json is not None:
         write_json(options.json, as_dict(board))

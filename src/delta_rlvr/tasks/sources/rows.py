@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from delta_rlvr.files import is_number
 from delta_rlvr.hints import near_file
 from delta_rlvr.models import hub
 from delta_rlvr.tasks.problem import Problem
@@ -24,6 +25,7 @@ from delta_rlvr.tasks.sources.schemas import (
     Row,
     RowError,
     RowIds,
+    answer_text,
     reader,
 )
 from delta_rlvr.tasks.templates import LETTERS, Template
@@ -61,6 +63,7 @@ def load_problems(
     graded: bool = True,
     reads: Collection[str] | None = None,
     grader: str | None = None,
+    template_chosen: bool = True,
 ) -> list[Problem]:
     """Return the problems of a file (`ROW_FILES`), of a data set on the hub, or of one saved to a folder.
 
@@ -68,7 +71,7 @@ def load_problems(
     the hub. `template`: makes the prompt, as text or as one chat message; without it the prompt is the question. Rows with chat
     messages keep them. `working`: the field with the steps to the answer, for shots; rows may lack it. `graded=False`: a custom
     reward judges, so rows need no answer, and problems keep the columns that it `reads` (None: all). `grader`: another grader of
-    mathematics. Columns that nothing reads are not loaded.
+    mathematics. `template_chosen=False`: `template` is the default. Columns that nothing reads are not loaded.
     """
     if limit is not None and limit < 1:
         raise ValueError(f"limit must be at least 1, got {limit}")
@@ -95,8 +98,12 @@ def load_problems(
                 raise ValueError(f"{where}: its {what} contains {torn}, which is half of a character: remove it")
         if not problems and (schema or KNOWN_SETS.get(text, "plain")) == "plain":
             _tell_chosen(text, row, names or FieldNames())
+            if not template_chosen:
+                tell_options(text, row, "--template choice shows them")
         name = ids.of(fields.id, fields.question, where)
         prompt, answer, judge = fields.question, fields.answer, fields.grader
+        if graded and template is not None and template.grader == "code" != judge:
+            raise ValueError(f"{source} is graded as {judge}, but the template {template.name} is for code")
         if judge == "math" and grader is not None:
             judge = grader
         options: list[str] = []
@@ -128,6 +135,16 @@ def _tell_chosen(source: str, row: Row, names: FieldNames) -> None:
         if len(present) > 1 and getattr(names, what) is None:
             others = f"not {', '.join(present[1:])} ('{source}?{what}=COLUMN' names another)"
             warnings.warn(f"{source}: the {what} is the column {present[0]}, {others}", stacklevel=2)
+
+
+def tell_options(source: str, row: Row, remedy: str) -> None:
+    """Warn of options that a default prompt does not show."""
+    if row.get("options"):
+        warnings.warn(
+            f"{source}: the rows have the column options, which the prompt leaves out, and answers are graded as mathematics, letters "
+            f"too: {remedy}",
+            stacklevel=2,
+        )
 
 
 def data_file(path: Path) -> Path:
@@ -320,8 +337,16 @@ def _options(row: Row, answer: Any, where: str) -> tuple[list[str], Any]:
             f"{where}: a choice template needs a column `options` with a list of 2 to {_MOST_OPTIONS} texts, as in "
             '["Paris", "Rome"]'
         )
-    texts = [str(option) for option in options]
-    letters = list(LETTERS[: len(texts)])
+    letters = list(LETTERS[: len(options)])
+    if all(isinstance(option, dict) for option in options):
+        if [option.get("label") for option in options] != letters:
+            raise ValueError(f"{where}: the labels of its options are not {', '.join(letters)}, in this order")
+        options = [option.get("text") for option in options]
+    texts = [answer_text(option) if is_number(option) else option for option in options]
+    if wrong := [option for option in texts if not isinstance(option, str) or not option.strip()]:
+        raise ValueError(
+            f"{where}: its option {wrong[0]!r:.60} is not a text (or a {{label, text}} with labels from A on)"
+        )
     if texts.count(str(answer)) == 1:
         return texts, letters[texts.index(str(answer))]
     if answer and str(answer) not in letters:
