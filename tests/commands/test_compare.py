@@ -57,6 +57,15 @@ def test_the_first_line_says_which_runs_there_will_be(options, plan, tmp_path, c
     assert second.startswith(f"With {plan.split(' x ')[1].split(' (')[0]} and 1 comparison") == ("20 seeds" not in plan)
 
 
+@pytest.mark.parametrize(("line", "name"), [("methods: dapo,delta", "methods"), ("seeds: 3", "seeds")])
+def test_a_settings_file_has_no_options_of_compare(tmp_path, capsys, line, name):
+    """ "--methods is required", where the file had them."""
+    file = tmp_path / "c.yaml"
+    file.write_text(f"{line}\n")
+    assert main(["compare", "--config", str(file), "--output", str(tmp_path / "out")]) == 2
+    assert f"{file}: {name} is given on the command line, as --{name}, and not in the file" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("with_what", [signal.SIGKILL, signal.SIGINT])
 def test_interrupted_and_started_again(tmp_path, with_what):
     folder = tmp_path / "compare"
