@@ -11,9 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-from datasets import Dataset
-
 from delta_rlvr.files import file_digest
 from delta_rlvr.specs import split_spec
 from delta_rlvr.tasks.sources.rows import data_file, is_row_file
@@ -39,11 +36,13 @@ def rewards_digest(functions: Iterable[Any]) -> str | None:
     """Return the SHA-256 of the code of a script's reward functions, like `rule_digest`; None if no code of theirs is known.
 
     A model that gives rewards has none."""
+    from torch.nn import Module
+
     digests = []
     for function in functions:
         while isinstance(function, partial):
             function = function.func
-        if not isinstance(function, torch.nn.Module):
+        if not isinstance(function, Module):
             digests.append(_code_digest(function if inspect.isroutine(function) else type(function)))
     known = [digest for digest in digests if digest]
     return hashlib.sha256("".join(known).encode()).hexdigest() if known else None
@@ -51,6 +50,8 @@ def rewards_digest(functions: Iterable[Any]) -> str | None:
 
 def rows_digest(data: Any) -> str | None:
     """Return the SHA-256 of the rows of a data set; None if it is streamed, or not a `datasets.Dataset`."""
+    from datasets import Dataset  # takes long to import, and study and credit-bench need nothing of it
+
     if not isinstance(data, Dataset):
         return None
     summed = hashlib.sha256()

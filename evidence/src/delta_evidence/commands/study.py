@@ -98,8 +98,9 @@ def run(options: argparse.Namespace) -> int:
         folder = options.output / variant if options.output else Path("runs") / protocol.name
         study = Study(protocol, folder, options.model)
         if not options.table:
-            study.checked_contents()
             missing = study.missing()
+            if not missing:  # else the runs to come are checked with them
+                study.checked_contents()
             tell(f"{protocol.name}: {protocol.question}")
             tell(f"{len(protocol.runs())} runs, {len(missing)} to go")
             if missing and not stop.due():
