@@ -2,13 +2,17 @@
 
 import numpy as np
 import pytest
+import torch
 
 from command_line import built, run_info
-from delta_rlvr import api
+from delta_rlvr import Delta, api, token_coefficients, token_weights
+from delta_rlvr.adapters.running import running_weights
 from delta_rlvr.cli import main
-from delta_rlvr.evaluate.errors import EvaluationError
+from delta_rlvr.evaluate import EvaluationError, EvaluationResult, compare_results, evaluate_policy
 from delta_rlvr.models import load_policy
+from delta_rlvr.runs import read_run
 from delta_rlvr.tasks import get_task
+from delta_rlvr.testing import check_rule
 from delta_rlvr.training.request import RunRequest
 from rows import write_rows
 
@@ -59,7 +63,7 @@ def test_report_evaluate_and_explain(trained, tmp_path):
 
 def test_a_temperature_that_is_no_number_is_refused(tmp_path):
     rows = write_rows(tmp_path / "rollouts.jsonl", [{"prompt": "1+1?", "response": "2", "reward": 1.0}])
-    with pytest.raises(ValueError, match="temperature='1': give the sampling temperature, a positive number"):
+    with pytest.raises(ValueError, match="temperature='1': give a number"):
         api.explain("builtin", rows, temperature="1")
 
 
@@ -80,7 +84,7 @@ def test_names_may_be_one_text(trained, tmp_path):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: api.compare("dapo,delta", seeds=[1, 2]), r"seeds=\[1, 2\]: give how many seeds"),
+        (lambda: api.compare("dapo,delta", seeds=[1, 2]), r"seeds=\[1, 2\]: give a whole number"),
         (lambda: api.compare("dapo,delta", seeds=10**8), "seeds=100000000: give how many seeds"),
         (lambda: api.evaluate("task:phrased-sums", k="2"), "k='2': give a whole number"),
         (lambda: api.evaluate("task:phrased-sums", limit=2, k=10**8), "these are 200000000 completions; give fewer"),
@@ -89,11 +93,47 @@ def test_names_may_be_one_text(trained, tmp_path):
         (lambda: api.report([5]), r"runs=\[5\]: give at least one run folder, by its path"),
         (lambda: get_task(3), "3: give a name as a text"),
         (lambda: load_policy(None), "model=None: give its name or folder"),
+        (lambda: api.train(seed=None), "seed=None: give a whole number"),
+        (lambda: api.train(step=1), r"there is no setting 'step'; did you mean 'steps'\?"),
+        (lambda: api.evaluate("x", limits=1), r"evaluate has no setting 'limits'; did you mean 'limit'\?"),
+        (lambda: api.evaluate("x", style="chatty"), "style='chatty': give one of 'auto', 'chat', 'plain'"),
+        (
+            lambda: api.explain("builtin", "x", method="dapo"),
+            r"explain has no setting 'method'; did you mean 'methods'\?",
+        ),
+        (lambda: api.compare(5), "methods=5: give a list, each a text"),
+        (lambda: api.report(5), "runs=5: give at least one run folder, by its path"),
+        (lambda: read_run(None), "path=None: give a text or a path"),
+        (
+            lambda: compare_results("a", "b"),
+            "baseline='a': give what `evaluate_policy` returns, or `EvaluationResult.load",
+        ),
+        (lambda: EvaluationResult("a.json"), "document='a.json': give .*EvaluationResult.load"),
+        (lambda: evaluate_policy(None, None, get_task().problems("train", 1)), "model=None: give the model that"),
+        (lambda: evaluate_policy(*load_policy(), ["1+1?"]), "problems=.'1.1.'.: give a list, each a Problem"),
+        (lambda: get_task().problems("train", "5"), "count='5': give a whole number"),
+        (
+            lambda: token_coefficients(None, None, None, None, rule="delta"),
+            "rule='delta': give a rule object, as in Delta",
+        ),
+        (lambda: check_rule(Delta), "rule=.*: give a rule object, as in Delta"),
+        (lambda: running_weights(None, torch.zeros(1), 1.0), r"state=None: give RunningCentroids\(\) at first"),
+        (
+            lambda: token_weights(None, [1.0], np.ones((1, 1)), method="dapo", ranks=2),
+            "ranks=2: give a ProcessGroup or",
+        ),
     ],
 )
 def test_values_of_another_kind_are_refused_in_words(call, words):
     with pytest.raises((ValueError, EvaluationError), match=words):
         call()
+
+
+@pytest.mark.parametrize("given", [1.0, None, "right"])
+def test_a_grader_that_gives_no_verdict_is_refused_before_sampling(given):
+    problems = get_task().problems("train", 1)
+    with pytest.raises(EvaluationError, match=f"it gave {given!r}; give a Verdict"):
+        evaluate_policy(*load_policy(), problems, grade=lambda problem, text: given)
 
 
 def test_a_request_is_changed_by_name(tmp_path):

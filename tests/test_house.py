@@ -93,7 +93,7 @@ def test_core_imports_torch_and_the_standard_library_alone(room):
         for module in imported_modules(path):
             top = module.split(".")[0]
             if top == "delta_rlvr":
-                assert module.split(".")[1] in (*allowed_rooms, "specs", "user_code", "hints"), (
+                assert module.split(".")[1] in (*allowed_rooms, "specs", "user_code", "hints", "bounds"), (
                     f"{path.name} imports {module}"
                 )
             else:
@@ -104,6 +104,7 @@ def test_core_imports_torch_and_the_standard_library_alone(room):
 def test_the_run_folder_needs_numpy_alone():
     beside = (
         "runs",
+        "bounds",
         "exit_codes",
         "files",
         "specs",

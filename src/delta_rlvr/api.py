@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from delta_rlvr.bounds import check_names, typed
 from delta_rlvr.words import comma_list
 
 if TYPE_CHECKING:
@@ -80,6 +82,7 @@ def evaluate(
     from delta_rlvr.evaluate.evaluation import EvaluationRequest, evaluate
     from delta_rlvr.evaluate.progress import ConsoleProgress
 
+    check_names(settings, {one.name for one in fields(EvaluationRequest)}, "evaluate")
     request = EvaluationRequest(model, _listed(benchmarks), **settings)
     return evaluate(request, ConsoleProgress(Console(), request.reward is not None) if verbose else None)
 
@@ -93,6 +96,7 @@ def explain(model: str, rollouts: str | Path, **settings: Any) -> Explained:
     return explain(model, rollouts, **settings)
 
 
+@typed
 def report(runs: str | Path | Sequence[str | Path], output: str | Path | None = None, **settings: Any) -> Path:
     """Write one self-contained page about runs and return its path. Settings are those of `delta_rlvr.report.write_report`."""
     from delta_rlvr.report import write_report

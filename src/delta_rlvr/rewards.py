@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from delta_rlvr.bounds import check_types, typed
 from delta_rlvr.files import is_number
 from rlvr_graders.extract import answer_line, last_boxed
 from rlvr_graders.functions import Columns, RewardFunction
@@ -40,6 +41,7 @@ class SoftOverlong:
     """The full penalty, as a positive number."""
 
     def __post_init__(self) -> None:
+        check_types(type(self), vars(self))
         if self.buffer <= 0:
             raise ValueError(f"buffer={self.buffer} must be positive; for no penalty leave the reward out")
         if self.max_length <= self.buffer:
@@ -103,6 +105,7 @@ class FormatReward(RewardFunction):
 class OverlongReward(RewardFunction):
     """A reward of 0 or less, DAPO's soft overlong penalty: see `SoftOverlong`."""
 
+    @typed
     def __init__(self, settings: SoftOverlong, *, name: str = OVERLONG) -> None:
         super().__init__(name)
         self.settings = settings
@@ -128,8 +131,8 @@ class WeightedReward(RewardFunction):
 
     def __init__(self, parts: Sequence[tuple[TRLReward, float]], *, name: str = "reward") -> None:
         super().__init__(name)
-        if not parts:
-            raise ValueError("parts is empty: give at least one (reward function, weight)")
+        if not isinstance(parts, Sequence) or not parts:
+            raise ValueError(f"parts={parts!r:.60}: give at least one (reward function, weight)")
         for one in parts:
             if not (isinstance(one, tuple | list) and len(one) == 2 and is_number(one[1])):
                 raise ValueError(

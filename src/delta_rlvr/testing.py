@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from delta_rlvr.bounds import typed
 from delta_rlvr.credit import TOKEN_ARRAYS, CreditStream, RuleError, TokenRule
 from delta_rlvr.credit.reduce import AnotherRankRefused, Reducer
 from delta_rlvr.credit.rule import check_rule_class, failure
@@ -40,6 +41,7 @@ class RuleBroken(AssertionError):
     """A token rule breaks a requirement; the message says which one, and on what batch."""
 
 
+@typed
 def check_rule(rule: TokenRule, *, batches: int = 3, seed: int = 0) -> list[str]:
     """Run a rule on `batches` random batches and on degenerate ones. Return the names of the checks, or raise `RuleBroken`."""
     check_rule_class(type(rule))

@@ -123,7 +123,7 @@ def test_weighted_reward_adds_up_and_logs_each_part() -> None:
 
 
 def test_weighted_reward_refuses_what_cannot_be_told_apart() -> None:
-    with pytest.raises(ValueError, match="parts is empty"):
+    with pytest.raises(ValueError, match=r"parts=.*give at least one"):
         WeightedReward([])
     with pytest.raises(ValueError, match="same name"):
         WeightedReward([(MathReward(), 1.0), (MathReward(), 2.0)])

@@ -30,6 +30,10 @@ def test_a_whole_run_has_no_problems(folder):
     assert run.series("reward") == ([1, 2, 3], [0.25, 0.5, 0.75])
     assert run.series("entropy") == ([], [])
     assert len(run.rollouts(3)) == 200
+    with pytest.raises(ValueError, match=r"metrics.jsonl has no 'rewards'; did you mean 'reward'\?"):
+        run.series("rewards")
+    with pytest.raises(ValueError, match=r"step=2: .* has no rollouts of it \(it has those of: 3\)"):
+        run.rollouts(2)
 
 
 @pytest.mark.parametrize(

@@ -195,6 +195,6 @@ def extractor(extract: str | Extractor) -> Extractor:
     """The extractor of that name, or the callable itself."""
     if callable(extract):
         return extract
-    if extract not in EXTRACTORS:
+    if not isinstance(extract, str) or extract not in EXTRACTORS:
         raise ValueError(f"extract={extract!r} is not known; use one of {sorted(EXTRACTORS)} or pass a callable")
     return EXTRACTORS[extract]

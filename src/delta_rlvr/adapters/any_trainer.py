@@ -19,6 +19,7 @@ import torch.distributed as dist
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from delta_rlvr.bounds import check_types
 from delta_rlvr.credit.checks import not_finite, require, require_integer, require_shape
 from delta_rlvr.credit.reduce import Reducer
 from delta_rlvr.credit.rule import NEEDS, TokenRule
@@ -60,6 +61,7 @@ def token_weights(
         arrays: `entropy`, `tokens` and the other arrays per token that the rule needs.
     """
     rule = get_method(method).rule
+    check_types(token_weights, {"ranks": ranks})
     for name in arrays:
         require(name in TOKEN_ARRAYS, f"{name}: no such array per token (there are: {', '.join(TOKEN_ARRAYS)})")
     require(rewards is None or groups is not None, "rewards are compared within groups: pass groups=, too")
@@ -85,7 +87,7 @@ def token_weights(
         }
         shared = None if rewards is None else _tensor("rewards", rewards, device).double()
         if shared is not None:
-            for name, values in (("groups", ids["groups"]), ("rewards", shared)):
+            for name, values in (("advantages", per_response), ("groups", ids["groups"]), ("rewards", shared)):
                 require_shape(name, values, (len(lengths),), "[batch]")
             require_integer("groups", ids["groups"])
             require(bool(shared.isfinite().all()), "rewards: not finite (NaN or inf)")

@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from delta_rlvr.bounds import check_types, typed
 from delta_rlvr.credit.checks import require, require_mask, require_shape
 from delta_rlvr.credit.pieces import surprise
 from delta_rlvr.credit.rule import RuleError, TokenRule
@@ -44,9 +45,11 @@ class RunningCentroids:
     """The sum of lambda over all tokens."""
 
     def __post_init__(self) -> None:
+        check_types(type(self), vars(self))
         require(self.memory >= 1, f"memory={self.memory!r}: give the number of responses that count, at least 1")
 
 
+@typed
 def running_weights(
     state: RunningCentroids,
     logps: Float[Tensor, " time"],

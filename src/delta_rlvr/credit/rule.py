@@ -143,8 +143,8 @@ def register(name: str, *, about: str = "", paper: str = "", **settings: Any) ->
 
     `about` is the line that `delta-rlvr methods` shows (default: the first line of the class's docstring), `paper` the source.
     """
-    if not name or any(character in name for character in "?&=,:/ "):
-        raise RuleError(f"register({name!r}): a name has no space and none of ? & = , : /")
+    if not isinstance(name, str) or not name or any(character in name for character in "?&=,:/ "):
+        raise RuleError(f"register({name!r}): a name is a text with no space and none of ? & = , : /")
 
     def add(kind: Rule) -> Rule:
         check_rule_class(kind)

@@ -11,6 +11,7 @@ import torch.distributed as dist
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from delta_rlvr.bounds import typed
 from delta_rlvr.credit import kernels
 from delta_rlvr.credit.batch import TokenBatch
 from delta_rlvr.credit.checks import (
@@ -42,6 +43,7 @@ class CreditStream:
     responses), in the order of the responses. `solve` may be called for several rules; `clear` starts the next batch.
     """
 
+    @typed
     def __init__(
         self,
         rule: TokenRule = Delta(),  # noqa: B008 - frozen
@@ -54,7 +56,7 @@ class CreditStream:
     ):
         """`process_group`: the ranks that share the batch, or your own `Reducer`. `head`: the LM head's weight, if needed."""
         require(
-            isinstance(temperature, (int, float)) and 0 < temperature < float("inf"),
+            0 < temperature < float("inf"),
             f"temperature={temperature!r}: give the sampling temperature, a positive number",
         )
         check_rule_class(type(rule))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from delta_rlvr.bounds import typed
 from delta_rlvr.evaluate.bootstrap import NO_INTERVAL, Interval, interval_text, mean_interval
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.metrics import average_at_k
@@ -58,6 +59,7 @@ class Comparison:
         return score_unit(self.own_reward)
 
 
+@typed
 def compare_results(
     baseline: EvaluationResult | Sequence[EvaluationResult],
     candidate: EvaluationResult | Sequence[EvaluationResult],
@@ -131,9 +133,10 @@ def paired_change(before: EvaluationResult, after: EvaluationResult) -> str:
     return f"{unit.signed(gain.mean)} {unit.name} ({spread}, paired by problem; p = {p:.2g}{why})"
 
 
+@typed
 def compare_many(
     baseline: EvaluationResult | Sequence[EvaluationResult],
-    candidates: dict[str, EvaluationResult | Sequence[EvaluationResult]],
+    candidates: Mapping[str, EvaluationResult | Sequence[EvaluationResult]],
     *,
     baseline_name: str = "baseline",
     **options: Any,

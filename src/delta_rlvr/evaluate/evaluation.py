@@ -33,10 +33,10 @@ class EvaluationRequest:
     """A folder, a hub id, a built-in name, or the server's name for it."""
     benchmarks: Sequence[str] = ()
     """Names of `BENCHMARKS`, files of problems, task:SPEC. Empty: those of the preset."""
-    preset: str | None = None
+    preset: Literal["paper-math", "paper-code", "paper-ood"] | None = None
     limit: int | None = None
     """The most questions of each benchmark."""
-    style: str = "auto"
+    style: Literal["auto", "chat", "plain"] = "auto"
     template: str | None = None
     template_text: str | None = None
     extract: str | None = None

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from delta_rlvr.bounds import typed
 from delta_rlvr.evaluate.drawing import UniformStreams, draw_tokens
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.records import Completion, Grade, Outcome, Questions, SampleRequest
@@ -153,6 +154,7 @@ class LocalSampler:
         return Completion(text[:cut], finish, len(response))
 
 
+@typed
 def evaluate_policy(
     model: Any,
     tokenizer: Any,
@@ -175,6 +177,9 @@ def evaluate_policy(
     states of a model get the same random numbers, which makes their difference less noisy. The chat template is applied to messages
     only. `grade`: a task's grader (default: each problem's grader).
     """
+    for what, one in (("model", model), ("tokenizer", tokenizer)):
+        if not callable(one):
+            raise EvaluationError(f"{what}={one!r:.60}: give the {what} that `load_policy` returns")
     settings = EvaluationSettings(
         samples=samples, max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed
     )

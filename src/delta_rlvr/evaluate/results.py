@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from delta_rlvr.bounds import typed
 from delta_rlvr.evaluate.bootstrap import Interval, mean_interval
 from delta_rlvr.evaluate.errors import EvaluationError, EvaluationFailed
 from delta_rlvr.evaluate.metrics import average_at_k, majority_vote, pass_at_k
@@ -33,10 +34,12 @@ def replaces_result(path: Path) -> bool:
 class EvaluationResult:
     """A result, just computed or read from its file."""
 
+    @typed
     def __init__(self, document: dict[str, Any]) -> None:
         self.document = document
 
     @classmethod
+    @typed
     def load(cls, path: str | Path) -> EvaluationResult:
         path = Path(path)
         if path.is_dir():
@@ -102,6 +105,7 @@ class EvaluationResult:
     def benchmarks(self) -> list[str]:
         return list(self.document["benchmarks"])
 
+    @typed
     def scores(self, benchmark: str) -> dict[str, list[float]]:
         """Return the scores by problem id, in order of sample number, without ungraded samples."""
         if benchmark not in self.document["benchmarks"]:
@@ -112,6 +116,7 @@ class EvaluationResult:
                 by_problem.setdefault(sample["problem"], []).append((sample["sample"], float(sample["score"])))
         return {problem: [score for _, score in sorted(scores)] for problem, scores in by_problem.items()}
 
+    @typed
     def passes(self, benchmarks: Sequence[str] | None = None) -> list[float]:
         """Return the evaluation as repeated evaluations: the average over all questions for each sample number."""
         chosen = self.benchmarks() if benchmarks is None else list(benchmarks)

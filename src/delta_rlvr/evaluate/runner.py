@@ -17,6 +17,7 @@ from delta_rlvr.evaluate.sample_file import SampleFile
 from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
 from delta_rlvr.files import now
 from delta_rlvr.tasks.problem import Problem
+from rlvr_graders.verdict import Verdict
 
 
 class Progress:
@@ -211,11 +212,18 @@ class _Grading:
 
 def _judge(sample: Sample, problem: Problem, grade: Grade) -> Sample:
     try:
-        verdict = grade(problem, sample.completion.text)
+        verdict = _verdict(problem, sample.completion.text, grade)
     except Exception as error:
         # The completion is kept and reported, and graded again at the next start.
         return replace(sample, score=None, reason=f"the grader failed: {type(error).__name__}: {error}")
     return replace(sample, score=float(verdict.score), reason=verdict.reason, answer=verdict.answer)
+
+
+def _verdict(problem: Problem, completion: str, grade: Grade) -> Verdict:
+    verdict = grade(problem, completion)
+    if not isinstance(verdict, Verdict):
+        raise TypeError(f"it gave {verdict!r:.60}; give a Verdict, as in Verdict(1.0, 'right')")
+    return verdict
 
 
 def _try_graders(benchmark: Questions) -> None:
@@ -225,7 +233,7 @@ def _try_graders(benchmark: Questions) -> None:
         first.setdefault(problem.grader, problem)
     for problem in first.values():
         try:
-            benchmark.grade(problem, "")
+            _verdict(problem, "", benchmark.grade)
         except Exception as error:
             cause = f"{type(error).__name__}: {error}"
             raise EvaluationError(

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, NamedTuple
 
+from delta_rlvr.bounds import check_types
 from delta_rlvr.evaluate.errors import EvaluationError
 
 HELDOUT = "heldout"
@@ -43,12 +44,13 @@ class EvaluationSettings:
     """Texts that end a completion and are cut off, for base models that do not end their answers."""
 
     def __post_init__(self) -> None:
+        check_types(type(self), vars(self))
         for name, fits, wanted in (
-            ("samples", isinstance(self.samples, int) and self.samples >= 1, "at least 1"),
-            ("max_tokens", isinstance(self.max_tokens, int) and self.max_tokens >= 1, "at least 1"),
+            ("samples", self.samples >= 1, "at least 1"),
+            ("max_tokens", self.max_tokens >= 1, "at least 1"),
             ("temperature", math.isfinite(self.temperature) and self.temperature >= 0, "0 or more"),
             ("top_p", 0 < self.top_p <= 1, "above 0 and at most 1"),
-            ("seed", isinstance(self.seed, int) and self.seed >= 0, "a whole number, 0 or more"),
+            ("seed", self.seed >= 0, "0 or more"),
             ("stop", all(self.stop), "texts that are not empty"),
         ):
             if not fits:

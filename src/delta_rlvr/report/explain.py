@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from delta_rlvr.bounds import typed
 from delta_rlvr.credit import CreditStream
 from delta_rlvr.credit.rule import OF_A_PASS, check_needs
 from delta_rlvr.credit.stream import streams_for
@@ -26,6 +27,7 @@ Measure = Callable[[Any, Any, Sequence[Rollout], Sequence[Forward]], Measured]
 `delta_evidence.commands.explain_measured` has one that measures by continuations."""
 
 
+@typed
 def explain(
     model: str,
     rollouts: str | Path,
@@ -96,7 +98,7 @@ def _warn_of_another_writer(passes: Sequence[Forward], model: str) -> None:
         warnings.warn(
             f"did {model} sample these rollouts? Its mean log-probability of a token is {mean:.1f}. Weights are meaningful only for "
             "the model that sampled the rollouts, at the same temperature",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

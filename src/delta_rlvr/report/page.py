@@ -15,6 +15,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from delta_rlvr.bounds import typed
 from delta_rlvr.files import atomic, plain, replaces
 from delta_rlvr.report.clouds import TYPES, clouds
 from delta_rlvr.report.comparison import comparison
@@ -54,6 +55,7 @@ def replaces_page(path: Path) -> bool:
     return replaces(path, b"(?s).*" + PAGE_MARK + b".*", "a page of explain or report")
 
 
+@typed
 def write_report(
     run_paths: Sequence[str | Path],
     output: str | Path | None = None,
@@ -69,8 +71,8 @@ def write_report(
 
     `megabytes`: the largest size of the token views of all runs. `lede`: the sentence under the title (default: the verdict).
     `shade_by`: further methods whose weights the token view can show. `say` is told of missing and damaged parts."""
-    if not run_paths or not all(isinstance(one, str | Path) for one in run_paths):
-        raise ValueError(f"runs={run_paths!r:.60}: give at least one run folder, by its path")
+    if not run_paths:
+        raise ValueError(f"runs={run_paths!r}: give at least one run folder, by its path")
     if not 0 < megabytes < math.inf:
         raise ValueError(f"megabytes={megabytes}: give a finite number above 0")
     target = Path(output or Path(run_paths[0]) / "report.html")
@@ -80,7 +82,7 @@ def write_report(
     runs = without_repeats(given)
     if len(runs) < len(given):
         left_out = ", ".join(str(run.path) for run in given if run not in runs)
-        warnings.warn(f"these runs repeat others and are left out: {left_out}", stacklevel=2)
+        warnings.warn(f"these runs repeat others and are left out: {left_out}", stacklevel=3)
     if unknown := set(sections) - set(SECTIONS):
         raise ValueError(f"sections: there is no {', '.join(sorted(unknown))}; there are {', '.join(SECTIONS)}")
     model, blocks = _page_model(runs, int(megabytes * 1e6 / len(runs)), shade_by)

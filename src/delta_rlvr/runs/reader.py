@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from delta_rlvr.bounds import typed
 from delta_rlvr.files import is_number
-from delta_rlvr.hints import near_path, several_runs
+from delta_rlvr.hints import did_you_mean, near_path, several_runs
 from delta_rlvr.runs.layout import (
     COMPARISON,
     EVALUATIONS,
@@ -30,10 +31,13 @@ from delta_rlvr.runs.layout import (
 )
 from delta_rlvr.runs.tokens import TokenSums
 
+_OF_EVERY_ENGINE = ("reward", "loss", "entropy")
+
 
 class RunReader:
     """The reader of one run folder. Rollouts are read on demand, so that `problems` may grow."""
 
+    @typed
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.problems: list[str] = []
@@ -71,8 +75,12 @@ class RunReader:
     def rollout_steps(self) -> list[int]:
         return list(self._rollout_files)
 
+    @typed
     def rollouts(self, step: int) -> list[dict[str, Any]]:
         """Return the responses of a sampled step that can be read, without per-token arrays that do not fit their tokens."""
+        if step not in self._rollout_files:
+            kept = ", ".join(map(str, self._rollout_files)) or "none"
+            raise ValueError(f"step={step}: {self.path} has no rollouts of it (it has those of: {kept})")
         path = self._rollout_files[step]
         name = f"{ROLLOUTS}/{path.name}"
         responses: list[dict[str, Any]] = []
@@ -91,8 +99,12 @@ class RunReader:
             self._say(f"{name}: {damaged} of {damaged + len(responses)} lines cannot be read")
         return responses
 
+    @typed
     def series(self, key: str) -> tuple[list[int], list[float]]:
-        """Return the steps and values of one metric, where it is a number."""
+        """Return the steps and values of one metric of the run, where it is a number."""
+        known = {*_OF_EVERY_ENGINE, *(name for line in self.metrics for name in line)}
+        if self.metrics and key not in known:
+            raise ValueError(f"{self.path / METRICS} has no {key!r}{did_you_mean(key, known)}")
         pairs = [(line["step"], line[key]) for line in self.metrics if is_number(line.get(key))]
         return [step for step, _ in pairs], [float(value) for _, value in pairs]
 
@@ -224,7 +236,7 @@ def runs_below(folders: Sequence[str | Path]) -> list[Path]:
         inside = [] if (folder / RUN).exists() else [file.parent for file in folder.glob(f"*/{RUN}")]
         runs += sorted(_not_replaced(folder, inside), key=_begun) or [folder]
         if inside and (deeper := sorted({file.parent.parent.name for file in folder.glob(f"*/*/{RUN}")})):
-            warnings.warn(f"not on this page, because they hold runs themselves: {', '.join(deeper)}", stacklevel=3)
+            warnings.warn(f"not on this page, because they hold runs themselves: {', '.join(deeper)}", stacklevel=4)
     return runs
 
 

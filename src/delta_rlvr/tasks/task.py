@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Literal, Protocol, get_args, runtime_checkable
 
+from delta_rlvr.bounds import typed
 from delta_rlvr.tasks.problem import Problem
 from rlvr_graders.verdict import Verdict
 
@@ -59,6 +60,7 @@ def hashed_split(digest: str) -> Split:
     return "heldout" if int(digest, 16) % HELDOUT_SHARE == 0 else "train"
 
 
+@typed
 def check_request(split: str, count: int | None, start: int) -> None:
     """Refuse an unknown split, or a negative count or start."""
     if split not in SPLITS:

@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
+from delta_rlvr.bounds import typed
 from delta_rlvr.evaluate.metrics import pass_at_k
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.seeds import SeedTable, few_problems, gap_text, seed_table, too_few_seeds
@@ -93,6 +94,7 @@ class ComparedRuns:
         return {"title": f"sampled and greedy {unit.score}{scale}, means over seeds", "rows": rows, "caption": caption}
 
 
+@typed
 def compare(
     request: RunRequest,
     methods: Sequence[str],
@@ -122,7 +124,7 @@ def compare(
     _check_methods(methods)
     rates = check_rates(learning_rates) if learning_rates else []
     for name, number in (("seeds", seeds), ("tuning_seeds", tuning_seeds)):
-        if type(number) is not int or not 1 <= number <= MOST_SEEDS:
+        if not 1 <= number <= MOST_SEEDS:
             raise ValueError(f"{name}={number}: give how many seeds, at least 1 and {MOST_SEEDS} at most")
     for name in ("method", "resume"):
         if name in request.given:

@@ -93,11 +93,14 @@ def _work_out(
 
 def checked_rows(completions: Sequence[str], answers: Sequence[Any], timeout: float) -> list[str]:
     """The references as text; an error names what is wrong with the data, since every sample would fail."""
+    for name, rows in (("completions", completions), ("answers", answers)):
+        if not hasattr(rows, "__len__") or isinstance(rows, str | type):
+            raise TypeError(f"{name}={rows!r:.60}: pass a list")
     if len(completions) != len(answers):
         raise ValueError(
             f"{len(completions)} completions but {len(answers)} answers: give one answer for each completion"
         )
-    if not timeout > 0:
+    if not isinstance(timeout, int | float) or not timeout > 0:
         raise ValueError(f"timeout={timeout} must be a positive number of seconds")
     for row, completion in enumerate(completions):
         if not isinstance(completion, str):

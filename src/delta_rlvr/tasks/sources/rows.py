@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from delta_rlvr.bounds import typed
 from delta_rlvr.files import is_number
 from delta_rlvr.hints import near_file
 from delta_rlvr.models import hub
@@ -49,6 +50,7 @@ def label_of(path: Path) -> str:
     return next((path.name.removesuffix(end) for end in ROW_FILES if path.name.endswith(end)), path.name)
 
 
+@typed
 def load_problems(
     source: str | Path,
     *,
