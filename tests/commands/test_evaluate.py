@@ -353,6 +353,22 @@ def test_models_are_loaded_by_name_or_refused(tmp_path):
         load_model(replace(request, model=str(tmp_path)))
 
 
+def test_select_refuses_before_it_samples(tmp_path, capsys, policy):
+    """It sampled the first checkpoint, and then found the second without a tokenizer, or the earlier choices damaged."""
+    model, tokenizer = policy
+    for step in (1, 2):
+        model.save_pretrained(tmp_path / f"checkpoint-{step}")
+    tokenizer.save_pretrained(tmp_path / "checkpoint-1")
+    words = ("--select", tmp_path, "--rule", "phrased-sums:avg@2", "--limit", 3)
+    assert evaluate(*words) == 2
+    assert "checkpoint-2 has no tokenizer: copy" in capsys.readouterr().err
+    for damaged in ("[]", "{", '{"choices": [1]}'):
+        (tmp_path / "selection.json").write_text(damaged)
+        assert evaluate(*words) == 2
+        assert "selection.json cannot be read" in capsys.readouterr().err
+    assert not (tmp_path / "evaluations").exists()
+
+
 def test_select_among_checkpoints(tmp_path, capsys, policy):
     model, tokenizer = policy
     for step in (1, 2):

@@ -13,7 +13,7 @@ from delta_rlvr.commands import evaluate_display as display
 from delta_rlvr.commands.flags import as_flags
 from delta_rlvr.evaluate.compare import compare_many
 from delta_rlvr.evaluate.errors import EvaluationError
-from delta_rlvr.evaluate.evaluation import EvaluationRequest, rescore, stored_differences
+from delta_rlvr.evaluate.evaluation import EvaluationRequest, has_template, rescore, stored_differences
 from delta_rlvr.evaluate.evaluation import evaluate as evaluate_model
 from delta_rlvr.evaluate.progress import ConsoleProgress
 from delta_rlvr.evaluate.results import EvaluationResult
@@ -266,7 +266,12 @@ def _select(args: argparse.Namespace, request: EvaluationRequest, console: Conso
         return evaluate_model(replace(request, model=str(checkpoint.model), output=str(path)), progress)
 
     choice = select_checkpoint(
-        run_folder, rule, evaluate, say=say, differences=lambda result: stored_differences(result, request)
+        run_folder,
+        rule,
+        evaluate,
+        check=lambda checkpoint: has_template(str(checkpoint.model)),
+        say=say,
+        differences=lambda result: stored_differences(result, request),
     )
     shown = score_unit(custom_function(args.reward)).finer.plain
     for step, score in choice["scores"].items():

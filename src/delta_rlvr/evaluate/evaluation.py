@@ -83,7 +83,7 @@ def evaluate(request: EvaluationRequest, progress: Progress | None = None) -> Ev
         raise EvaluationError(f"{target} exists without its samples, so it cannot be resumed: choose another `output`")
     replaces_result(target)
     # Load the questions first: missing data should be reported before the weights are loaded.
-    templated = request.api == "chat" if request.server else _has_template(request.model)
+    templated = request.api == "chat" if request.server else has_template(request.model)
     benchmarks = load_benchmarks(names, has_template=templated, **_question_options(request))
     settings = sampling_settings(request, benchmarks)
     loaded = None if request.server else _load_model(request)
@@ -223,7 +223,7 @@ def _sampler(request: EvaluationRequest, loaded: Any, settings: EvaluationSettin
     return ServerSampler(server, settings, say=progress.say)
 
 
-def _has_template(name: str) -> bool:
+def has_template(name: str) -> bool:
     """Return whether the model's tokenizer has a chat template, without loading weights."""
     from transformers import AutoTokenizer
 
@@ -236,6 +236,8 @@ def _has_template(name: str) -> bool:
     except (OSError, ValueError, ImportError) as error:
         reason = error if isinstance(error, FileNotFoundError) else hub.reason(error)
         raise EvaluationError(f"the tokenizer of {name} cannot be loaded: {reason}") from error
+    if not tokenizer("1 + 1 = ?")["input_ids"]:  # transformers makes an empty one where a folder has none
+        raise EvaluationError(f"{name} has no tokenizer: copy the tokenizer's files of its base model into it")
     return bool(getattr(tokenizer, "chat_template", None))
 
 

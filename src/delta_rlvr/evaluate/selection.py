@@ -147,17 +147,20 @@ def select_checkpoint(
     rule: SelectionRule,
     evaluate: Callable[[Checkpoint, Path], EvaluationResult],
     *,
+    check: Callable[[Checkpoint], object] = lambda checkpoint: None,
     say: Callable[[str], None] = lambda text: None,
     differences: Callable[[EvaluationResult], list[str]] = lambda result: [],
 ) -> dict[str, Any]:
     """Evaluate every checkpoint without a complete result, select one, and write `selection.json` to the run folder.
 
-    `evaluate(checkpoint, path)` makes a result and stores it at `path`. Complete results with `differences` are refused.
+    `evaluate(checkpoint, path)` makes a result and stores it at `path`; before the first, `check` refuses a checkpoint that cannot be
+    sampled. Complete results with `differences` are refused.
     The best score wins, and the earliest step among equal ones.
     An earlier selection by another rule is kept in the file and reported: a rule chosen after the scores are known biases the result.
     """
     scores: dict[int, float] = {}
     own_reward = False
+    earlier = _earlier(run / SELECTION)
     by_step = checkpoints(run, say)
     paths = {step: selection_result_path(run, rule, checkpoint.name) for step, checkpoint in by_step.items()}
     stored = {step: EvaluationResult.load(path) for step, path in paths.items() if path.is_file()}
@@ -167,12 +170,11 @@ def select_checkpoint(
                 f"{paths[step]} was made with other settings: {'; '.join(changed)}. Give the same settings, or move that file and the "
                 f"others of {rule} to another folder"
             )
-    for step, checkpoint in by_step.items():
-        path = paths[step]
-        if step not in stored or not stored[step].complete:
-            result = evaluate(checkpoint, path)
-        else:
-            result = stored[step]
+    missing = [step for step in by_step if step not in stored or not stored[step].complete]
+    for step in missing:
+        check(by_step[step])
+    for step, path in paths.items():
+        result = evaluate(by_step[step], path) if step in missing else stored[step]
         if not result.complete:
             raise EvaluationError(f"{path} is incomplete: run the same command again before choosing")
         scores[step], own_reward = rule.score(result), result.own_reward
@@ -187,7 +189,6 @@ def select_checkpoint(
         "ties": "the earliest step",
         "time": now(),
     }
-    earlier = _earlier(run / SELECTION)
     others = [old for old in earlier if old.get("rule") != str(rule)]
     for old in others:
         say(
@@ -207,7 +208,6 @@ def _earlier(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     try:
-        choices = json.loads(path.read_bytes())["choices"]
+        return [dict(choice) for choice in json.loads(path.read_bytes())["choices"]]
     except (ValueError, KeyError, TypeError) as error:
         raise EvaluationError(f"{path} cannot be read ({error}): move it away") from None
-    return list(choices)
