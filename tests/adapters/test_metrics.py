@@ -7,6 +7,9 @@ from delta_rlvr.adapters import trl, verl
 from delta_rlvr.adapters.metrics import MAIN_METRICS, PREFIX, tracked, untracked
 from delta_rlvr.adapters.trl.run_folder import _NAMES
 from delta_rlvr.adapters.verl.run_folder import _METRICS
+from delta_rlvr.rewards import OverlongReward, SoftOverlong
+from rlvr_graders import MathReward
+from rlvr_graders.code.grader import CodeReward
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -22,6 +25,12 @@ def test_no_engine_has_a_prefix_of_its_own():
         sources = [path.read_text(encoding="utf-8") for path in Path(engine.__file__).parent.rglob("*.py")]
         assert sum("adapters.metrics import" in source for source in sources) >= 2  # writes, reads back
         assert not [found for source in sources for found in re.findall(r"[\"'](?:credit|delta)/", source)]
+
+
+def test_the_docs_say_what_rewards_count():
+    page = (DOCS / "run_schema.md").read_text()
+    ours = (MathReward(), CodeReward(), OverlongReward(SoftOverlong(8, 4)))
+    assert {name for reward in ours for name in reward.counts([])} == set(re.findall(r"`NAME/([a-z_]+)`", page))
 
 
 def test_the_docs_have_the_names():

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from delta_rlvr.adapters.metrics import MAIN_METRICS, PREFIX
-from delta_rlvr.adapters.trl.recorded import _write_page
+from delta_rlvr.adapters.trl.recorded import _contents, _write_page
 from delta_rlvr.adapters.trl.run_folder import _NAMES
 from delta_rlvr.credit import stream
 from delta_rlvr.credit.diagnostics import diagnose
@@ -24,6 +24,7 @@ from delta_rlvr.runs import RunFolderError, read_run
 from real_generation import build_real
 from report_pages import unpacked
 
+PAGE = Path(__file__).parents[3] / "docs" / "run_schema.md"
 DUE = {"run_folder": True, "save_strategy": "steps", "save_steps": 2, "max_steps": 4, "logging_steps": 1}
 
 
@@ -216,8 +217,13 @@ def test_without_the_setting_there_is_no_folder(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_the_page_has_a_scripts_own_settings(tmp_path):
+    trainer = build_real(output_dir=str(tmp_path), run_folder=True)
+    assert [name for name in _contents(trainer).keys() - {"method_sha256"} if f"`{name}`" not in PAGE.read_text()] == []
+
+
 def test_the_page_has_trls_names(tmp_path):
-    page = (Path(__file__).parents[3] / "docs" / "run_schema.md").read_text()
+    page = PAGE.read_text()
     table = page.partition("### In a tracker")[2].partition("\n## ")[0]
     assert [theirs for ours, theirs in _NAMES.items() if theirs != ours and f"`{theirs}`" not in table] == []
     trainer = build_real(output_dir=str(tmp_path), **DUE)
