@@ -111,7 +111,7 @@ class AnswerReward(RewardFunction):
 
     def answers(self, columns: Columns, count: int) -> list[Any]:
         answers = self.needed(self.column, columns)
-        if isinstance(answers, str) or len(answers) != count:
+        if isinstance(answers, str) or not hasattr(answers, "__len__") or len(answers) != count:
             raise ValueError(
                 f"{self.__name__}: {count} completions but column {self.column!r} is not a list of as many answers"
             )

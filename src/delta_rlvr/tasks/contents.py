@@ -49,7 +49,9 @@ def rewards_digest(functions: Iterable[Any]) -> str | None:
 
 
 def rows_digest(data: Any) -> str | None:
-    """Return the SHA-256 of the rows of a data set; None if it is streamed, or not a `datasets.Dataset`."""
+    """Return the SHA-256 of all rows of a data set in their order; None if it is streamed, or not a `datasets.Dataset`.
+
+    200,000 rows of 2 KB take a second, shuffled ones three."""
     from datasets import Dataset  # takes long to import, and study and credit-bench need nothing of it
 
     if not isinstance(data, Dataset):
