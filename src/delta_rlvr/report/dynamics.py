@@ -60,8 +60,8 @@ _PANELS: tuple[tuple[str, str, tuple[Line, ...]], ...] = (
     ),
     (
         "The positive side's share of the update",
-        "Weight \N{MULTIPLICATION SIGN} |A| \N{MULTIPLICATION SIGN} (1 \N{MINUS SIGN} p) of the responses with a positive advantage, as a share "
-        "of the whole batch; and with every weight one.",
+        "Weight \N{MULTIPLICATION SIGN} |A| \N{MULTIPLICATION SIGN} (1 \N{MINUS SIGN} p) of the responses with a positive advantage, "
+        "as a share of the whole batch; and with every weight one.",
         (("update_share_positive", "as weighed", "solid"), ("update_share_plain", "every weight 1", "dash")),
     ),
     (
