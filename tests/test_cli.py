@@ -75,6 +75,7 @@ def test_help_fits_80_columns(command, capsys, monkeypatch):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) > 5
     assert [line for line in lines if len(line) > 80] == []
+    assert f"`delta-rlvr {command}`: " not in " ".join(lines)  # a docstring's first words, after a usage that has them
 
 
 @pytest.mark.parametrize("arguments", [[], ["-h"], ["help"], ["--help"]])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from delta_rlvr.weight_words import weights_in_effect
+from delta_rlvr.weight_words import ALIKE, NOTHING, weights_in_effect, without_effect
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,19 @@ def test_digits_beside_a_number_that_is_shown():
     """`methods --check` printed a mean of 33.55, and "about 30" in the line below."""
     assert "their mean is about 30," in weights_in_effect(33.55, 20.0)
     assert "their mean is about 33.55," in weights_in_effect(33.55, 20.0, digits=4)
+
+
+@pytest.mark.parametrize(
+    ("batches", "said"),
+    [
+        ([(1, 0.0, 0.0), (1, 0.0, 0.0)], NOTHING),
+        ([(1, 1.0, 0.004), (1, 1.0, 0.0)], ALIKE),
+        ([(1, 1.0, 0.004), (1, 1.0, 0.1)], None),  # one batch with weights that differ
+        ([(1, 1.0, 0.1), (0, 0.0, 0.0)], None),  # no signal, so no weights
+        ([(0, 0.0, 0.0)], None),
+        ([(1, None, None)], None),  # dapo has no weights
+    ],
+)
+def test_weights_without_effect_in_a_whole_run(batches, said):
+    names = ("signal_groups", "weight_signal_mean", "weight_signal_std")
+    assert without_effect([dict(zip(names, batch, strict=True)) for batch in batches]) == said

@@ -172,6 +172,15 @@ def test_cells_without_a_mixed_group_are_named_and_left_out():
     assert "nothing to show" in bench_figure(nothing)
 
 
+def test_weights_without_an_effect_are_named():
+    """A rule whose every weight is 0 stood in the table like any other."""
+    documents = [document("a", number, [("mine.py:Zero", 0.5, 0.5), ("delta", 0.6, 0.8)]) for number in range(2)]
+    for found in documents:
+        for record, std in zip(found["records"], (0.0, 0.1), strict=True):
+            record |= {"weight_signal_mean": std, "weight_signal_std": std}
+    assert bench_result(documents, SETTINGS)["notes"] == ["mine.py:Zero: every weight is 0: nothing is learnt"]
+
+
 def test_agreement_that_could_not_be_measured_is_left_out():
     """A file has null where a correlation was undefined."""
     documents = [document("a", number, [("surprise", 0.6, 0.8)]) for number in range(3)]

@@ -168,7 +168,8 @@ def _module(command: str) -> Any:
 
 def _parser(command: str) -> CommandParser:
     module = _module(command)
-    parser = CommandParser(prog=f"delta-rlvr {command}", description=module.__doc__)
+    words = (module.__doc__ or "").partition("`: ")[2]  # what follows the command's name
+    parser = CommandParser(prog=f"delta-rlvr {command}", description=words[:1].upper() + words[1:])
     module.add_arguments(parser)
     return parser
 

@@ -465,3 +465,15 @@ def test_on_a_terminal_it_asks(tmp_path):
     assert asked[0].endswith("(the notes of the steps say why). Continue?")
     with pytest.raises(WorkFailed, match="The comparison stops here"):
         ask(False)._check_signal(planned)
+
+
+def test_weights_without_effect_lead_terminal_and_page(tmp_path):
+    """A rule that trained nothing was only "behind dapo"."""
+    methods = {"dapo": [0.5, 0.6], "delta": [0.4, 0.4]}
+    finished_runs(tmp_path, methods)
+    zeros = {"step": 1, "reward": 0.5, "signal_groups": 1.0, "weight_signal_mean": 0.0, "weight_signal_std": 0.0}
+    for seed in range(2):
+        (tmp_path / f"delta-seed{seed}" / "metrics.jsonl").write_text(json.dumps(zeros) + "\n")
+    lead = "delta: every weight is 0: nothing is learnt. Cannot tell delta from dapo"
+    assert conclude(tmp_path, list(methods), range(2)).table.sentence.startswith(lead)
+    assert unpacked(tmp_path / "report.html")["page"]["comparison"]["verdict"].startswith(lead)

@@ -236,6 +236,13 @@ def test_methods_that_all_lost_compare_how_they_break(start, lower, broken):
     assert wide.startswith("Cannot tell")
 
 
+def test_weights_without_effect_are_told_before_who_is_behind():
+    """A rule that trained nothing was only "behind dapo"."""
+    told = seed_table(by_seed(dapo=DAPO, delta=DELTA, grpo=GRPO), effects={"grpo": "every weight is 0", "dapo": None})
+    assert told.verdict.startswith("grpo: every weight is 0. ")
+    assert told.verdict.count("weight is 0") == told.sentence.count("weight is 0") == 1
+
+
 def test_few_problems_are_named_beside_few_seeds():
     """A comparison by three problems advised more seeds, and nothing else."""
     rough = few_problems(3, 40)

@@ -379,7 +379,7 @@ def test_curves_of_the_diagnostics(browser, report):
         titles = page.locator("#dynamics .panel figcaption b").all_text_contents()
         wanted = {
             "The positive side's share of the update": [0.45, 0.48],
-            "Weight against 1 - p": [-0.3, 0.3],
+            "Weight against 1 \N{MINUS SIGN} p": [-0.3, 0.3],
             "Saturation and reliability": [0.2, 0.71],
         }
         page.locator("#dynamics .uplot").first.focus()

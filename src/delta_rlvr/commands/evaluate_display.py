@@ -72,6 +72,8 @@ def result_table(result: EvaluationResult) -> Table:
     table = Table(
         title=escape(str(document["model"].get("name", ""))),
         caption=f"{scale}; 95 % intervals by bootstrap over questions; {drawn}",
+        title_justify="left",
+        caption_justify="left",
     )
     metrics_at_k = (f"avg@{k}", "interval", f"pass@{k}", f"maj@{k}")
     headings = ("benchmark", "questions", *metrics_at_k, "cut off", "no answer")
@@ -135,7 +137,7 @@ def _sampling(settings: Mapping[str, Any]) -> str:
 
 def method_table(scores: ScoreTable) -> Table:
     """Return the table of methods and benchmarks, with the best of each benchmark in bold."""
-    table = Table(title="methods x benchmarks", caption=scores.caption)
+    table = Table(title="methods x benchmarks", caption=scores.caption, title_justify="left", caption_justify="left")
     add_columns(table, ("method", *scores.columns), left=("method",))
     for name, cells in scores.rows.items():
         texts = []
@@ -154,6 +156,8 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     table = Table(
         title=f"against {escape(baseline.baseline)} ({unit.finer.plain(baseline.baseline_score)})",
         caption="p-values adjusted by Holm; A = chance that an evaluation of the candidate beats one of the baseline",
+        title_justify="left",
+        caption_justify="left",
     )
     headings = ("score", unit.difference, "interval", "p by question", "p repeated (U)", "A")
     add_columns(table, ("candidate", *headings), left=("candidate",))

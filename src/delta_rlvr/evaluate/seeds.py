@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from typing import Any, Literal
 
@@ -143,6 +143,8 @@ class SeedTable:
     """The score before training, if it is the same in all runs."""
     rate: float | None = None
     """The learning rate, if it is the same in all runs and was not tuned."""
+    effects: Mapping[str, str | None] = field(default_factory=dict)
+    """A warning by method, where its weights had no effect."""
 
     def p(self, row: SeedComparison) -> float | None:
         """Return the uncorrected p-value of the test."""
@@ -181,8 +183,10 @@ class SeedTable:
 
     @property
     def verdict(self) -> str:
-        """Which methods are ahead or behind, or how many seeds would tell; before it, whether all of them broke."""
-        return " ".join(filter(None, [self._broken, self._apart]))
+        """Which methods are ahead or behind, or how many seeds would tell; before it, whether all of them broke, and whose weights
+        had no effect."""
+        without = [f"{row.method}: {warning}." for row in self.rows if (warning := self.effects.get(row.method))]
+        return " ".join(filter(None, [self._broken, *without, self._apart]))
 
     @property
     def _broken(self) -> str | None:
@@ -319,9 +323,10 @@ def seed_table(
     note: str | None = None,
     starts: Iterable[float | None] = (),
     rates: Iterable[float | None] = (),
+    effects: Mapping[str, str | None] | None = None,
 ) -> SeedTable:
     """Compare every method with the first. `note`: a last sentence. `starts`: the score of each run before training. `rates`: the
-    learning rate of each run, if it was not tuned."""
+    learning rate of each run, if it was not tuned. `effects`: a warning by method, where its weights had no effect."""
     start, rate = (each.pop() if len(each) == 1 else None for each in (set(starts), set(rates)))
     baseline, base = next(iter(scores.items()))
     same_seeds = all(own.keys() == base.keys() for own in scores.values())
@@ -333,7 +338,7 @@ def seed_table(
             shared = sorted(own.keys() & base.keys()) if row.pairs > 1 else []
             few[row.method] = [own[seed] - base[seed] for seed in shared]
         rows.append(row)
-    return SeedTable(rows, "paired" if same_seeds else "unpaired", few, unit, note, start, rate)
+    return SeedTable(rows, "paired" if same_seeds else "unpaired", few, unit, note, start, rate, effects or {})
 
 
 def mean_over_seeds(values: Sequence[float]) -> Interval:

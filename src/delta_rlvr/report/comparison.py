@@ -18,6 +18,7 @@ from delta_rlvr.runs import RunReader
 from delta_rlvr.runs.layout import COMPARISON, EVALUATIONS
 from delta_rlvr.score_units import EVAL_REWARD, POINTS, REWARD, ScoreUnit, score_unit
 from delta_rlvr.specs import shown_spec
+from delta_rlvr.weight_words import without_effect
 from delta_rlvr.words import command_line, listed
 
 # The most rows of an evaluation on the page.
@@ -39,7 +40,8 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
     steps = None
     if not any(score["before"] or score["after"] for score in scores):
         steps, scores = _training_rewards(runs)
-    by_group = _seed_scores(runs, groups, scores)
+    names = _names(groups)
+    by_group = _seed_scores(runs, groups, names, scores)
     asked = _asked(runs)
     by_trl = _trl_steps(scores)
     apart = "" if steps or by_trl else differences(runs, scores)
@@ -54,7 +56,11 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
     rates = [
         rate if "tuned" not in stored and is_number(rate := _setting(run, "learning_rate")) else None for run in runs
     ]
-    compared = seed_table(by_group, unit, rough[0] if rough else None, starts, rates) if comparable else None
+    effects = {
+        name: without_effect(line for place in group.members for line in runs[place].metrics)
+        for name, group in zip(names, groups, strict=True)
+    }
+    compared = seed_table(by_group, unit, rough[0] if rough else None, starts, rates, effects) if comparable else None
     labels = run_labels(runs)
     differing, agreeing = settings_by_group(runs, groups)
     return {
@@ -296,12 +302,21 @@ def _summary(group: RunGroup, finals: list[dict[str, Any] | None], seeds: list[A
     }
 
 
+def _names(groups: Sequence[RunGroup]) -> list[str]:
+    """Return the labels of the groups; one that an earlier group has gets its number."""
+    labels = [group.label for group in groups]
+    return [
+        f"{label} (group {number})" if label in labels[: number - 1] else label
+        for number, label in enumerate(labels, 1)
+    ]
+
+
 def _seed_scores(
-    runs: Sequence[RunReader], groups: Sequence[RunGroup], scores: Sequence[dict[str, Any]]
+    runs: Sequence[RunReader], groups: Sequence[RunGroup], names: Sequence[str], scores: Sequence[dict[str, Any]]
 ) -> dict[str, dict[int, float]]:
     """Return the final scores of each group by seed, without groups that have none. Runs without a seed get distinct negative ones."""
     by_group: dict[str, dict[int, float]] = {}
-    for number, group in enumerate(groups, 1):
+    for name, group in zip(names, groups, strict=True):
         by_seed = {}
         for place in group.members:
             if scores[place]["after"]:
@@ -309,8 +324,7 @@ def _seed_scores(
                 own_seed = seed if isinstance(seed, int) else -1 - place
                 by_seed[own_seed] = float(scores[place]["after"]["accuracy"])
         if by_seed:
-            label = group.label if group.label not in by_group else f"{group.label} (group {number})"
-            by_group[label] = by_seed
+            by_group[name] = by_seed
     return by_group
 
 

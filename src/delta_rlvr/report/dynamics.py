@@ -60,12 +60,13 @@ _PANELS: tuple[tuple[str, str, tuple[Line, ...]], ...] = (
     ),
     (
         "The positive side's share of the update",
-        "Weight x |A| x (1 - p) of the responses with a positive advantage, as a share of the whole batch; and with every weight one.",
+        "Weight \N{MULTIPLICATION SIGN} |A| \N{MULTIPLICATION SIGN} (1 \N{MINUS SIGN} p) of the responses with a positive advantage, "
+        "as a share of the whole batch; and with every weight one.",
         (("update_share_positive", "as weighed", "solid"), ("update_share_plain", "every weight 1", "dash")),
     ),
     (
-        "Weight against 1 - p",
-        "Rank correlation on each side: near 1 or -1, the weight only says how unsure the policy was. "
+        "Weight against 1 \N{MINUS SIGN} p",
+        "Rank correlation on each side: near 1 or \N{MINUS SIGN}1, the weight only says how unsure the policy was. "
         "If most weights are saturated, it ranks differences too small to see.",
         _by_side("rank_{}"),
     ),

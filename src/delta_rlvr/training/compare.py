@@ -28,6 +28,7 @@ from delta_rlvr.training.plan import Making, Plan, folder_name, place_of, runs_a
 from delta_rlvr.training.progress import Teller
 from delta_rlvr.training.request import RunRequest
 from delta_rlvr.training.tuning import TunedRate, check_rates, tuned_sentence
+from delta_rlvr.weight_words import without_effect
 from delta_rlvr.words import counted, rate_text
 
 MOST_SEEDS = 1000
@@ -244,7 +245,11 @@ def conclude(
     unit = score_unit(custom_function(settings.get("reward")))
     starts = [(info["final"].get("before") or {}).get("accuracy") for info in infos.values()]
     rates = [None if tuned else (info.get("settings") or {}).get("learning_rate") for info in infos.values()]
-    compared = seed_table(scores, unit, few_problems(problems, settings.get("eval_problems")), starts, rates)
+    effects = {
+        method: without_effect(line for place in by_seed.values() for line in read_run(place).metrics)
+        for method, by_seed in places.items()
+    }
+    compared = seed_table(scores, unit, few_problems(problems, settings.get("eval_problems")), starts, rates, effects)
     title = (
         f"held-out {unit.score} after training{', in %' if unit.sign else ''} ({counted(len(seeds), 'seed')}{asked})"
     )

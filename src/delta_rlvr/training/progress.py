@@ -124,7 +124,8 @@ class TrainingProgress:
         for note, steps in self._notes.items():
             if len(steps) > 1:
                 what = note.partition(":")[0]
-                self.teller.say(f"{what}: the note of step {steps[0]} applied to {len(steps)} steps in all")
+                unit = "batches of responses" if self._steps_per_batch > 1 else "steps"
+                self.teller.say(f"{what}: the note of step {steps[0]} applied to {len(steps)} {unit} in all")
 
     def show(self, metrics: Mapping[str, Any]) -> None:
         """Show the metrics of a step. A step without rollouts shows the last values of what it does not measure."""

@@ -1,4 +1,4 @@
-"""`delta-rlvr credit-bench`: does the credit land on the tokens that decided?"""
+"""`delta-rlvr credit-bench`: measure whether the credit lands on the tokens that decided, on tasks that know them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from delta_evidence.commands.options import add_options, asked
+from delta_evidence.commands.options import add_options, asked, begin
 from delta_evidence.commands.planted_display import show
 from delta_evidence.planted.bench import CreditBench
 from delta_evidence.planted.figure import bench_figure
@@ -16,9 +16,8 @@ from delta_evidence.planted.settings import PlantedSettings
 from delta_evidence.planted.table import agreement_file, bench_result
 from delta_rlvr.exit_codes import at_work
 from delta_rlvr.files import dump, write_text
-from delta_rlvr.models.load import check_device
 from delta_rlvr.runs.layout import PROXY_AGREEMENT
-from delta_rlvr.terminal import make_console, say
+from delta_rlvr.terminal import say
 
 # Two folders: batches of other sizes are refused in one.
 FOLDERS = Path("runs/credit-bench"), Path("runs/credit-bench-quick")
@@ -36,8 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """The subcommand."""
-    check_device(options.device)
-    console = make_console()
+    console = begin(options.device)
     chosen, folder = asked(options, PlantedSettings, QUICK, FOLDERS)
     if options.methods is not None:
         chosen["stability"] = options.methods

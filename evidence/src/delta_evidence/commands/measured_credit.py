@@ -1,4 +1,4 @@
-"""`delta-rlvr measured-credit`: do weights follow credit that was measured by continuations, and what do their updates gain?"""
+"""`delta-rlvr measured-credit`: measure token credit by continuations, whether weights follow it, and what their updates gain."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from delta_evidence.commands.options import add_options, add_workers, asked
+from delta_evidence.commands.options import add_options, add_workers, asked, begin
 from delta_evidence.judging import judges_beside
 from delta_evidence.measured.bench import MeasuredBench
 from delta_evidence.measured.figure import measured_figure
@@ -23,8 +23,7 @@ from delta_evidence.stopping import Stop
 from delta_rlvr.evaluate.server_sampler import ServerSettings
 from delta_rlvr.exit_codes import at_work
 from delta_rlvr.files import dump, locked, write_text
-from delta_rlvr.models.load import check_device
-from delta_rlvr.terminal import add_columns, make_console, say
+from delta_rlvr.terminal import add_columns, say
 
 FOLDERS = Path("runs/measured"), Path("runs/measured-quick")
 RESULT, TABLE, FIGURE = "measured_credit.json", "measured_credit.md", "measured_credit.svg"
@@ -56,8 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """The subcommand."""
-    check_device(options.device)
-    console = make_console()
+    console = begin(options.device)
     chosen, folder = asked(options, MeasuredSettings, QUICK, FOLDERS)
     server = _server(options, chosen.get("policies", MeasuredSettings.policies))
     settings = MeasuredSettings(**chosen, served=None if server is None else server.model)

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Console
 
 from delta_evidence.bench import Cells
 from delta_evidence.judging import MOST_JUDGES
+from delta_rlvr.models.load import check_device
+from delta_rlvr.terminal import make_console
 from delta_rlvr.words import comma_list
 
 ALSO = {"policies": "--model", "tasks": "--task"}
@@ -30,11 +33,14 @@ def add_options(parser: argparse.ArgumentParser, settings: type[Cells], folders:
             kind = int
         words = one.metadata["help"] + ("" if shown in ("", None) else f" (default: {shown})")
         flags = [f"--{name.replace('_', '-')}", *([ALSO[name]] if name in ALSO else [])]
-        parser.add_argument(*flags, type=kind, choices=one.metadata["choices"], help=words)
+        choices = one.metadata["choices"]
+        shape = None if choices else {_names: "NAMES", float: "X"}.get(kind, "N")
+        parser.add_argument(*flags, type=kind, choices=choices, metavar=shape, help=words)
     add_device(parser)
     parser.add_argument(
         "--output",
         type=Path,
+        metavar="DIR",
         help=f"folder of the measurements, tables and figure (default: {folders[0]}, with --quick {folders[1]}); run again to resume",
     )
     parser.add_argument("--quick", action="store_true", help=f"{quick}, too little to conclude from")
@@ -61,9 +67,18 @@ def add_device(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def begin(device: str) -> Console:
+    """Refuse a device that is not there, and return the console, on which libraries show no bars of their own."""
+    from transformers.utils import logging
+
+    check_device(device)
+    logging.disable_progress_bar()
+    return make_console()
+
+
 def add_workers(parser: argparse.ArgumentParser) -> None:
     words = f"processes that judge responses (default: one per core beside a GPU, at most {MOST_JUDGES}, else 1)"
-    parser.add_argument("--workers", type=int, help=words)
+    parser.add_argument("--workers", type=int, metavar="N", help=words)
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -174,7 +174,7 @@ def _finding(rows: Mapping[str, Row]) -> Columns:
         precision = [number_text(value(row, f"{side}_precision").mean, 2) for row in rows.values()]
         columns += [
             (f"{side} AUROC", _spreads(rows, f"{side}_auroc")),
-            ("- 1-p's", _spreads(rows, f"{side}_gain", sign="+", but=RIVAL)),
+            ("against 1-p", _spreads(rows, f"{side}_gain", sign="+", but=RIVAL)),
             ("alike in p", alike),
             ("AP", precision),
         ]
@@ -186,7 +186,7 @@ def _finding_caption(result: dict[str, Any], settings: PlantedSettings) -> str:
     right, wrong = (mean_of_known(row[f"{side}_decisive_share"] for row in facts) for side in SIDES)
     fipo = f" fipo: in the second of two mini-batches, after one DAPO step (before it, it is {BASELINE})."
     return (
-        "Only tokens of groups with both outcomes count. ±: half of a 95 % interval over rollout batches. - 1-p's: difference to "
+        "Only tokens of groups with both outcomes count. ±: half of a 95 % interval over rollout batches. against 1-p: difference to "
         f"the AUROC of {RIVAL} (1 - p) on the same tokens, over the batches in which both were measured, and rounded by itself: it "
         "need not be the difference of the two AUROCs that are shown. alike in p: AUROC among tokens within the same tenth, and "
         f"fiftieth, of p; what {RIVAL} still has there is what p tells within a bin. AP: average precision; without skill it is "

@@ -1,4 +1,4 @@
-"""`delta-rlvr study`: a protocol's runs, seeds and methods side by side in one process, and the table at the end."""
+"""`delta-rlvr study`: train the runs of a study (methods, tasks and seeds) side by side in one process, and tabulate them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from delta_evidence.commands.options import add_device, add_workers
+from delta_evidence.commands.options import add_device, add_workers, begin
 from delta_evidence.judging import judges_beside
 from delta_evidence.learning.curves import curves_figure
 from delta_evidence.learning.protocol import read_protocols
@@ -20,17 +20,17 @@ from delta_evidence.measured.bench import DTYPES
 from delta_evidence.stopping import Stop
 from delta_rlvr.evaluate.seeds import gap_text, p_text
 from delta_rlvr.files import write_json, write_text
-from delta_rlvr.models.load import check_device
-from delta_rlvr.terminal import add_columns, make_console, say
+from delta_rlvr.terminal import add_columns, say
 from delta_rlvr.words import comma_list, counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("protocol", type=Path, help="the study's YAML file, as in evidence/protocols")
+    add("protocol", type=Path, help="the study's YAML file; evidence/protocols/example.yaml has every key")
     add(
         "--output",
         type=Path,
+        metavar="DIR",
         help="folder of the outcomes (default: runs/NAME, the file's name without .yaml); run again to go on",
     )
     add(
@@ -47,12 +47,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--runs-at-once",
         type=int,
-        help="runs (one arm and seed each) that are trained side by side; fewer take less memory "
+        metavar="N",
+        help="runs (one arm, that is a method with its settings, and one seed) that are trained side by side; fewer take less memory "
         "(default: on a GPU as many as its free memory holds, up to 100; 8 on a CPU)",
     )
     add(
         "--rows-at-once",
         type=int,
+        metavar="N",
         help="responses of one training pass, over all runs side by side; fewer take less memory "
         "(default: 8192 on a GPU, 512 on a CPU)",
     )
@@ -71,6 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--export",
+        metavar="NAMES",
         default="",
         help="arms whose trained weights are written to OUTPUT/models, as in dapo,delta; of the runs that are made now",
     )
@@ -79,8 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """The subcommand."""
-    check_device(options.device)
-    console = make_console()
+    console = begin(options.device)
     tell = partial(say, console)
     stop = Stop(options.seconds, tell)
     machine = Machine(

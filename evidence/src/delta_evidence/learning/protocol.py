@@ -278,7 +278,7 @@ def read_protocols(path: Path) -> list[Protocol]:
     try:
         written = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # a safe one, with more numbers
     except OSError as error:
-        raise ValueError(f"{path}: {error.strerror or error}") from error
+        raise ValueError(f"{path}: {error.strerror or error}; give the YAML file of a study") from error
     except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise ValueError(f"{path} is not YAML: {error}") from error
     if not isinstance(written, dict):

@@ -21,7 +21,7 @@ class MeasuredSettings(Cells):
     """What is measured, on what. Two runs with the same settings give the same numbers on one machine."""
 
     policies: tuple[str, ...] = option(
-        (DEFAULT_POLICY,), "a policy that can be stacked: builtin, a folder, smollm2-135m, a hub id"
+        (DEFAULT_POLICY,), "builtin, smollm2-135m, a folder or a hub id; a Llama, Qwen2 or Qwen3 model"
     )
     tasks: tuple[str, ...] = option(
         (DEFAULT_TASK,),

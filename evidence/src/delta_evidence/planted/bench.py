@@ -16,7 +16,14 @@ from delta_evidence.bench import Bench, PlannedBatch
 from delta_evidence.judging import Judge, knows_decisive
 from delta_evidence.methods import PROXIES, SCOPES
 from delta_evidence.planted.conditions import CLEAN, PERTURBED, perturbed_advantages
-from delta_evidence.planted.measures import batch_facts, drift, length_terciles, measure_weights, small_sample
+from delta_evidence.planted.measures import (
+    batch_facts,
+    drift,
+    length_terciles,
+    measure_weights,
+    small_sample,
+    weight_spread,
+)
 from delta_evidence.planted.policies import get_continuation, is_variant, make_variant
 from delta_evidence.planted.proxy_agreement import full_gradients, proxy_agreement
 from delta_evidence.planted.settings import BASELINE, REFERENCE, PlantedSettings
@@ -70,6 +77,7 @@ class CreditBench(Bench[PlantedSettings]):
                 learning_rate=settings.learning_rate,
                 rows_at_once=settings.rows_at_once,
             )
+            own = {one.name for one in settings.compared if not (one.rho.constant or one.surrogate.reweighs)}
             deep = unit.number < settings.deep_batches
             updates = self._cosines(policy, rollouts, weights) if deep else {}
             records = [
@@ -77,6 +85,7 @@ class CreditBench(Bench[PlantedSettings]):
                     "method": name,
                     "condition": CLEAN,
                     **measure_weights(rho, rollouts, rollouts.advantages),
+                    **(weight_spread(rho, rollouts) if name in own else {}),
                     **updates.get(name, {}),
                 }
                 for name, rho in weights.items()

@@ -147,6 +147,12 @@ def measure_weights(
     return measures
 
 
+def weight_spread(weights: Float[Tensor, "batch time"], rollouts: Rollouts) -> dict[str, float]:
+    """Mean and standard deviation of the weights of tokens with an advantage, by their names in a run's metrics."""
+    learnt = weights[rollouts.mask & (rollouts.advantages != 0)[:, None]].double()
+    return {"weight_signal_mean": learnt.mean().item(), "weight_signal_std": learnt.std(correction=0).item()}
+
+
 def batch_facts(rollouts: Rollouts, group: int) -> dict[str, float]:
     """What the batch is like: without mixed groups there is no credit to give."""
     labels = _labels(rollouts)

@@ -11,6 +11,7 @@ from delta_evidence.methods import label
 from delta_evidence.planted.conditions import CLEAN, SHUFFLED
 from delta_evidence.planted.measures import SIDES, Spread, spread
 from delta_evidence.planted.settings import RIVAL, PlantedSettings
+from delta_rlvr.weight_words import without_effect
 
 SCHEMA = 1
 MEASURES = (
@@ -118,7 +119,7 @@ def agreement_file(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def notes(documents: Sequence[Document]) -> list[str]:
-    """What a reader must know before the table: cells that had nothing to measure."""
+    """What a reader must know before the table: cells that had nothing to measure, and weights without an effect."""
     said = []
     for row in facts(documents):
         cell = f"{row['policy']} on {row['task']}"
@@ -132,6 +133,10 @@ def notes(documents: Sequence[Document]) -> list[str]:
                 f"{cell}: only {row['mixed_groups']:.0%} of the groups have both right and wrong responses: its numbers rest on few "
                 "tokens"
             )
+    records = [record for document in documents for record in document["records"] if record["condition"] == CLEAN]
+    for (method,), some in _grouped(records, "method").items():
+        if warning := without_effect(some):
+            said.append(f"{label(method)}: {warning}")
     return said
 
 

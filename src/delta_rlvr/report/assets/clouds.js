@@ -67,8 +67,8 @@ class CloudView {
     const least = ranked.filter((type) => type[this.side] < 1).slice(-CLOUD_TYPES).reverse();
     const widest = Math.max(...[...most, ...least].map((type) => Math.abs(type[this.side] - 1)), 1e-9);
     const none = !ranked.length ? "No type is that frequent on this side." : most.length + least.length
-      ? "No frequent type, on this side." : "Every frequent type has a mean of 1 on this side.";
-    this.clouds.replaceChildren(this.#cloud("Credited most: mean above 1", most, widest, none), this.#cloud("Credited least: mean below 1", least, widest, none));
+      ? "No frequent type on this side." : "Every frequent type has a mean of 1 on this side.";
+    this.clouds.replaceChildren(this.#cloud("Credited most: mean above\u00a01", most, widest, none), this.#cloud("Credited least: mean below\u00a01", least, widest, none));
     const total = ranked.reduce((sum, type) => sum + this.#count(type), 0);
     const mean = ranked.reduce((sum, type) => sum + this.#count(type) * type[this.side], 0) / Math.max(total, 1);
     const shown = this.data.types > this.types.length ? ` ${number(this.types.length)} of the types are on this page.` : "";

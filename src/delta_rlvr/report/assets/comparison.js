@@ -26,8 +26,8 @@ function comparisonView(root, model) {
     runs.length > 1 ? el("p", { className: "verdict" }, ...coded(comparison.sentence)) : null, scored ? forests(rows, over, rewards, comparison.beside) : null));
   if (comparison.how_to_score) root.append(el("p", {}, ...coded(comparison.how_to_score.words)), el("pre", { tabIndex: 0 }, el("code", {}, comparison.how_to_score.commands.split("\n").map(visible).join("\n"))));
   const folds = el("div", { className: "folds" });
-  if (scored && grouped) folds.append(fold("Every run", forests(groups.flatMap((group, place) => group.members.map((member) => ({ ...comparison.runs[member], place }))), overProblems, rewards)));
   if (comparison.tests.length) folds.append(testsTable(comparison));
+  if (scored && grouped) folds.append(fold("Every run", forests(groups.flatMap((group, place) => group.members.map((member) => ({ ...comparison.runs[member], place }))), overProblems, rewards)));
   settings(folds, model);
   evaluations(folds, model);
   root.append(folds);
@@ -100,13 +100,13 @@ function sampled(after) {
 }
 
 function testsTable({ tests, gap, unit }) {
-  const head = el("tr", {}, ...["Pair", `${unit.sign ? "Points" : capital(unit.score)} (${gap})`, "p", "p (Holm)", "Test"].map((name) => el("th", { scope: "col" }, name)));
+  const head = el("tr", {}, ...["Pair", `${unit.sign ? "Points" : capital(unit.score)} (${gap})`, "p", "p (Holm)"].map((name) => el("th", { scope: "col" }, name)), el("th", { scope: "col", className: "text" }, "Test"));
   const rows = tests.map((test) => el("tr", {},
-    el("th", { scope: "row" }, visible(test.pair)), el("td", {}, test.difference), el("td", {}, test.p),
+    el("th", { scope: "row" }, ...breakable(test.pair)), el("td", {}, test.difference), el("td", {}, test.p),
     el("td", {}, test.p_adjusted), el("td", { className: "words" }, test.test)));
-  return el("details", { className: "more" }, el("summary", {}, tests.length === 1 ? "The test" : `${tests.length} tests`),
+  return el("details", { className: "more" }, el("summary", {}, tests.length === 1 ? "The difference and its test" : `${tests.length} differences and their tests`),
     el("div", { className: "table-holder", tabIndex: 0, role: "region", "aria-label": "Tests" },
-      el("table", {}, el("thead", {}, head), el("tbody", {}, ...rows))),
+      el("table", { className: "tests" }, el("thead", {}, head), el("tbody", {}, ...rows))),
     el("p", { className: "note" }, "Differences are computed before scores are rounded."));
 }
 

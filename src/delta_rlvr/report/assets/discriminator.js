@@ -77,8 +77,7 @@ function mirror(title, moment, top) {
   return el("figure", { className: "picture" },
     el("figcaption", {}, el("b", {}, title), el("span", {}, `overlap ${number(moment.overlap, 3)} · separation ${number(moment.auroc, 3)}`), csvButton(title, rows)),
     chart,
-    el("p", { className: "note" }, el("i", { className: "mark positive" }), `positive side, ${plural(moment.count_positive, "token")} `,
-      el("i", { className: "mark negative" }), `negative side, ${plural(moment.count_negative, "token")}`));
+    el("p", { className: "note" }, ...["positive", "negative"].map((side) => el("span", {}, el("i", { className: `mark ${side}` }), `${side} side, ${plural(moment[`count_${side}`], "token")}`))));
 }
 
 function proxyTable(run) {

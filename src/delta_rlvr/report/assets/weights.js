@@ -24,7 +24,7 @@ class WeightsView {
     const sides = [["positive", `${capital(view.sides[0])} responses`], ["negative", `${capital(view.sides[1])} responses`]];
     const row = view.rows.find(({ key }) => key === view.drawn.key);
     this.figures.replaceChildren(...sides.map(([side, title]) =>
-      scatter(`${title}: weight against 1 − p`, side, view.points[side], Math.max(0, 1 - span), 1 + span, row[`rank_${side}`])));
+      scatter(`${title}: weight against 1\u00a0−\u00a0p`, visible(view.drawn.name), side, view.points[side], Math.max(0, 1 - span), 1 + span, row[`rank_${side}`])));
     this.figureNote.textContent = `Weights of ${visible(view.drawn.name)}; a dot is a token: ${sampleText(view.points.positive, `${view.sides[0]} one`)} and ${sampleText(view.points.negative, `${view.sides[1]} one`)}. The dotted line is a weight of 1. Dots beyond an axis stand at its end. Where most weights hardly differ, a rank correlation is of those differences, and may look different from the plot.`;
     this.#numbers(view);
   }
@@ -32,7 +32,7 @@ class WeightsView {
   #numbers({ rows, step, sides: [positive, negative] }) {
     const share = (value) => percent(value ?? NaN);
     const rank = (value) => (value === undefined ? "–" : correlationText(value));
-    const columns = [["Mean weight", "weight_signal_mean", (value) => number(value, 3)], [`${capital(positive)} responses' share of the update`, "update_share_positive", share], [`Rank correlation with 1 − p, ${positive}`, "rank_positive", rank],
+    const columns = [["Mean weight", "weight_signal_mean", (value) => number(value, 3)], [`${capital(positive)} responses' share of the update`, "update_share_positive", share], [`Rank correlation with 1\u00a0−\u00a0p, ${positive}`, "rank_positive", rank],
       [`the same, ${negative}`, "rank_negative", rank], ["Variance between sides", "between_sides", share], ["Saturated", "saturated", share],
       [`Rank correlation with measured credit, ${positive}`, "measured_positive", rank], [`the same, ${negative}`, "measured_negative", rank]]
       .filter(([, key]) => rows.some((row) => row[key] !== undefined));
@@ -48,7 +48,7 @@ const correlationText = (value) => (value < 0 ? "−" : "+") + Math.abs(value).t
 const DECADES = 5; // 1 - p from 0.00001 to 1
 
 /** A dot for each token; 1 - p on a logarithmic axis, since most tokens are near-certain. Both axes are the same at every step. */
-function scatter(title, side, { uncertain, weight }, low, high, correlation) {
+function scatter(title, method, side, { uncertain, weight }, low, high, correlation) {
   const [width, height, left, bottom] = [480, 250, 44, 40];
   const x = (value) => left + (width - left - 8) * (1 + Math.max(-DECADES, Math.log10(Math.max(value, 1e-9))) / DECADES);
   const y = (value) => 8 + (height - bottom - 8) * (1 - (Math.max(low, Math.min(high, value)) - low) / (high - low));
@@ -66,7 +66,7 @@ function scatter(title, side, { uncertain, weight }, low, high, correlation) {
   chart.append(svg("text", { x: width - 8, y: height - 4, "text-anchor": "end" }, "1 − p: how unsure the policy was →"));
   const rows = () => [["one minus p", "weight"], ...weight.map((value, place) => [uncertain[place], value])];
   return el("figure", { className: "picture" }, el("figcaption", {}, el("b", {}, title),
-    el("span", {}, correlation === undefined ? "no rank correlation: one of the two does not vary" : `rank correlation ${correlationText(correlation)}`), csvButton(title, rows)), chart);
+    el("span", {}, `${method}: `, correlation === undefined ? "no rank correlation: one of the two does not vary" : `rank correlation ${correlationText(correlation)}`), csvButton(title, rows)), chart);
 }
 
 /** How many tokens a figure shows, and of how many where that is a sample. */
