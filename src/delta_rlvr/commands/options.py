@@ -9,7 +9,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-import yaml
 from transformers import HfArgumentParser
 from trl import GRPOConfig
 
@@ -18,6 +17,7 @@ from delta_rlvr.commands import flags
 from delta_rlvr.objectives import get_method
 from delta_rlvr.training.options import BUILT_IN_DEFAULTS, COMMON_DEFAULTS, TrainOptions
 from delta_rlvr.training.request import RunRequest, known_options
+from delta_rlvr.yaml_files import read_yaml
 
 
 class _Parser(HfArgumentParser):
@@ -67,14 +67,7 @@ def read_request(arguments: list[str], flags_only: Collection[str] = ()) -> RunR
 
 def _read_settings(path: str, flags_only: Collection[str]) -> dict[str, Any]:
     """Read the YAML file of --config, a mapping from options to values. As in TRL, `env` sets environment variables."""
-    try:
-        settings = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"--config {path}: {getattr(error, 'strerror', None) or error}") from error
-    except yaml.YAMLError as error:
-        place = getattr(error, "problem_mark", None)
-        where = f" (line {place.line + 1}: {getattr(error, 'problem', error)})" if place else ""
-        raise ValueError(f"--config {path} is not YAML{where}") from error
+    settings = read_yaml(Path(path), f"--config {path}")
     if not isinstance(settings, dict):
         raise ValueError(f"--config {path}: write one option per line, as in `steps: 100`")
     os.environ.update({name: str(value) for name, value in (settings.pop("env", None) or {}).items()})
