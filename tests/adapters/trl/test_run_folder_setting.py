@@ -203,10 +203,16 @@ def test_without_a_run_there_is_nothing_to_resume(tmp_path):
     assert not (Path(tmp_path) / "run.json").exists()
 
 
-def test_steps_between_two_lines_of_metrics_count(tmp_path):
+def test_the_last_step_has_its_line_of_metrics(tmp_path):
     build_real(output_dir=str(tmp_path), run_folder=True, max_steps=3, logging_steps=2).train()
     run = read_run(tmp_path)
-    assert [line["step"] for line in run.metrics] == [2]
+    assert [line["step"] for line in run.metrics] == [2, 3]
+
+
+def test_steps_without_a_line_of_metrics_count(tmp_path):
+    build_real(output_dir=str(tmp_path), run_folder=True, max_steps=3, logging_strategy="no").train()
+    run = read_run(tmp_path)
+    assert run.metrics == []
     assert run.info["steps"] == 3
     assert "3 steps of `delta`" in (tmp_path / "model" / "README.md").read_text()
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import IntervalStrategy, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from delta_rlvr.adapters.metrics import untracked
 from delta_rlvr.adapters.trl.resume import read_seal, seal
@@ -186,6 +186,8 @@ class RunFolderCallback(TrainerCallback):
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self._step_seconds += time.perf_counter() - self._step_began
         self._steps_timed += 1
+        if state.global_step >= state.max_steps and args.logging_strategy == IntervalStrategy.STEPS:
+            control.should_log = True  # also where `logging_steps` does not divide the number of steps
         while self._unused and self.recorder is not None:
             self.recorder.writer.tokens.add_sums(*self._unused.pop(0))
 
