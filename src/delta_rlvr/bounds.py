@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import fields
 from functools import cache
 from numbers import Integral, Real
 from types import NoneType, UnionType
@@ -41,7 +42,7 @@ HOTTEST = 100
 def check_types(kind: type, values: Mapping[str, Any]) -> None:
     """Refuse a value that is not what the field of that name of a dataclass declares, where that is of plain types."""
     for name, value in values.items():
-        if name not in (kinds := _plain_fields(kind)) or value is None:
+        if name not in (kinds := _plain_fields(kind)) or (value is None and name in _may_be_none(kind)):
             continue
         accepted = [one for plain in kinds[name] for one in _KINDS[plain][0]]
         if not isinstance(value, tuple(accepted)) or (isinstance(value, bool) and bool not in accepted):
@@ -55,6 +56,13 @@ def check_bounds(owner: object, bounds: Mapping[str, Bounds]) -> None:
         value = getattr(owner, name)
         if value is not None and not least <= value <= most:
             raise ValueError(f"{name}={value}: give {f'{least} or more' if value < least else f'{most} at most'}")
+
+
+@cache
+def _may_be_none(kind: type) -> set[str]:
+    """The fields that may be None, or are by default."""
+    hints = get_type_hints(kind)
+    return {one.name for one in fields(kind) if one.default is None or NoneType in get_args(hints[one.name])}
 
 
 @cache
