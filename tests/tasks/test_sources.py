@@ -359,6 +359,8 @@ def test_files_and_folders_that_hold_no_rows(tmp_path, monkeypatch):
         ("https://example.org/p.jsonl", "https://example.org/p.jsonl: addresses are not read: download the file"),
         ("x.jsonl?chat=maybe", "chat=maybe: give true or false"),
         ("x.jsonl?sots=3", "there is no setting sots; did you mean 'shots'. .rows have schema"),
+        ("x.jsonl?answer=", "x.jsonl.answer=: answer has no value: give one, or leave it out"),
+        ("x.jsonl?max_tokens=0", "max_tokens=0: give a whole number, 1 or more"),
         ("x.jsonl?part=test", "x.jsonl.part=test: a file is read whole; leave part out, or name the file"),
         ("x.jsonl?subset=main&heldout=y.jsonl", "a file is read whole; leave subset out"),
     ],

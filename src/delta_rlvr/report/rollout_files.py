@@ -6,7 +6,7 @@ import difflib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ class Rollout:
     """One response of the file. Optional fields are None if the file does not have them."""
 
     where: str
-    """The place in the file, for messages: "line 3"."""
+    """The file and the place in it, for messages: "mine.jsonl line 3"."""
     prompt: str | list[dict[str, str]]
     """Text, or chat messages."""
     response: str
@@ -95,7 +95,7 @@ def read_rollouts(
             raise RolloutFileError(
                 f"{source} {having[False]} has no {key}, but {having[True]} has one: give all lines one, or none"
             )
-    return rollouts
+    return [replace(one, where=f"{source} {one.where}") for one in rollouts]
 
 
 # ---------------------------------------------------------------- JSON Lines: ours, plain ones, verl, prime-rl
@@ -116,9 +116,11 @@ def _line(
     try:
         row = json_value(line, where)
     except ValueError as error:
-        raise RolloutFileError(str(error)) from error
+        not_json = isinstance(error.__cause__, json.JSONDecodeError)
+        wanted = "; each line is one JSON object with prompt, response, reward" if not_json else ""
+        raise RolloutFileError(f"{error}{wanted}") from error
     if not isinstance(row, dict):
-        raise RolloutFileError(f"{where} is not an object: give prompt, response, reward")
+        raise RolloutFileError(f"{where} is not an object: each line is one, with prompt, response, reward")
     if prompt_key or response_key:
         return [_plain(_renamed(row, where, prompt_key, response_key), where, reward_key or "reward")]
     if "traces" in row or "nodes" in row:

@@ -123,9 +123,9 @@ def check_task_name(spec: str) -> None:
 
 def _values(written: dict[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {key: text if key == "template_text" else guessed(text) for key, text in written.items()}
-    for key in values.keys() & {"shots", "limit", "max_tokens"}:
-        if type(values[key]) is not int or not 0 <= values[key] <= MOST:
-            raise ValueError(f"{key}={values[key]}: give a whole number, 0 or more")
+    for key, least in (("shots", 0), ("limit", 1), ("max_tokens", 1)):
+        if key in values and (type(values[key]) is not int or not least <= values[key] <= MOST):
+            raise ValueError(f"{key}={values[key]}: give a whole number, {least} or more")
     if "chat" in values:
         values["chat"] = as_declared(written["chat"], bool, f"chat={written['chat']}")
     return values
@@ -168,6 +168,8 @@ def _reading(spec: str, settings: dict[str, Any], judged: dict[str, Any]) -> tup
         raise ValueError(
             f"{spec}: there is no setting {', '.join(sorted(unknown))}{near} (rows have {', '.join(ROW_SETTINGS)})"
         )
+    if empty := [key for key, value in settings.items() if value == ""]:
+        raise ValueError(f"{spec}: {empty[0]} has no value: give one, or leave it out")
     shots = settings.pop("shots", 0)
     if shots and (other := settings.keys() & {"template", "template_text", "extract", "chat"}):
         raise ValueError(f"{spec}: shots replace the prompt template; leave {', '.join(sorted(other))} out")
