@@ -24,7 +24,7 @@ BEGIN, END = "<!-- rooms: begin -->\n", "<!-- rooms: end -->"
 
 SHARED = (
     *("exit_codes", "specs", "user_code", "hints", "words", "score_units", "weight_words", "terminal"),
-    *("files", "lasting", "bounds", "versions", "rewards"),
+    *("files", "lasting", "bounds", "versions", "rewards", "yaml_files"),
 )
 """Modules of the library beside its rooms that any of them may import; they import no room."""
 ORDER = (

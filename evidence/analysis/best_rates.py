@@ -28,6 +28,7 @@ import yaml
 
 from delta_evidence.learning.outcome import Outcome, read_outcomes
 from delta_evidence.learning.runner import PROTOCOL
+from delta_rlvr.yaml_files import read_yaml
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ def main() -> None:
     if chosen is not None:
         print(f"the penalty that matches {options.entropy_of}: {-chosen.entropy_bonus:g}", file=sys.stderr)
     if options.fill is not None:
-        written = yaml.safe_load(options.fill.read_text(encoding="utf-8"))
+        written = read_yaml(options.fill, str(options.fill))
         yaml.safe_dump(filled(written, found, options.entropy_of), sys.stdout, sort_keys=False, allow_unicode=True)
 
 

@@ -389,6 +389,13 @@ def test_mistakes_are_named(tmp_path: Path, change: str, words: str) -> None:
         read_protocols(write(tmp_path, **yaml.safe_load(change)))
 
 
+def test_a_key_that_is_given_twice_is_refused(tmp_path: Path) -> None:
+    place = write(tmp_path)
+    place.write_text(place.read_text().replace("  steps: 2\n", "  steps: 2\n  steps: 4\n"))
+    with pytest.raises(ValueError, match=r"tiny\.yaml: steps is given twice \(lines 8 and 9\)"):
+        read_protocols(place)
+
+
 def test_only_keys_that_can_be_written_are_listed(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no setting arm_settings; there are name, question") as raised:
         read_protocols(write(tmp_path, arm_settings={}))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache, wraps
 from inspect import signature
 from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, Optional, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from delta_rlvr.hints import did_you_mean
 
@@ -99,7 +100,10 @@ def check_bounds(owner: object, bounds: Mapping[str, Bounds]) -> None:
 
 @cache
 def _hints(kind: Callable[..., Any]) -> dict[str, Any]:
-    return get_type_hints(kind)
+    hints = get_type_hints(kind)
+    # Some of TRL's and transformers' fields are None by default, and do not declare it.
+    own = fields(kind) if is_dataclass(kind) else ()
+    return hints | {one.name: Optional[hints[one.name]] for one in own if one.default is None}
 
 
 def _fits(value: Any, hint: Any) -> bool:

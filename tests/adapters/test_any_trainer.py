@@ -111,6 +111,7 @@ def test_a_group_of_equal_rewards_has_no_signal(drawn: dict[str, Any]) -> None:
     [
         ("delta", {}, "needs hidden states: .*CreditStream"),
         ("dapo-ft", {}, "needs entropy .*pass entropy="),
+        ("dapo-ft", {"entropy": -torch.ones(BATCH, TIME)}, "entropy: an entropy cannot be negative, as at row 0"),
         ("delta-scalar?scope=group", {}, "pass groups="),
         ("delta-scalar", {"mask": torch.ones(3, dtype=torch.bool)}, r"mask: shape \(3,\) does not fit"),
         ("delta-scalar", {"logps": -torch.ones(BATCH, 3)}, "logps: .* does not fit; the mask's"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import SMALL, refused
+from command_line import SMALL, built, refused
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.cli import main
 from delta_rlvr.runs import RunFolderError, read_run
@@ -140,6 +140,12 @@ def test_the_largest_batch_that_so_many_problems_fill(settings, problems, fits, 
         ("steps: 2\nlearning_rat: 1e-5\n", "there is no option 'learning_rat'; did you mean --learning_rate?"),
         ("steps: [2\nseed: 1\n", "is not YAML (line 2"),
         ("- steps\n", "write one option per line"),
+        ("steps: 2\nseed: 1\nsteps: 3\n", "settings.yaml: steps is given twice (lines 1 and 3): remove one"),
+        ("env: {A: 1, A: 2}\n", "A is given twice (line 1)"),
+        ("steps: 2\nnum-generations: 4\nnum_generations: 8\n", "'num_generations' comes twice"),
+        ("steps: 2\nmax_steps: 3\n", "settings.yaml: steps and max_steps are two names of one setting: give one"),
+        ("env: foo\n", "settings.yaml: env sets variables, as in `env: {"),
+        ("learning_rate:\n", "--learning_rate None: give a number"),
         ("steps: many\n", "settings.yaml: argument --steps: invalid int value: 'many'"),
         ("model: {a: b}\n", "{'a': 'b'}: give its name or folder, as a text"),
         ("method: dleta\n", "unknown method 'dleta'"),
@@ -151,6 +157,13 @@ def test_settings_file(text, words, form, capsys, tmp_path):
     path.write_text(text)
     given = ["--config", path] if form == "two words" else [f"--config={path}"]
     assert words in refused(capsys, "train", *given)
+
+
+def test_a_flag_wins_over_another_name_of_the_setting_in_the_file(tmp_path):
+    path = tmp_path / "settings.yaml"
+    path.write_text(f"steps: 9\noutput-dir: {tmp_path / 'file'}\n")
+    _, config = built(["--config", path, "--max_steps", 2, "--output", tmp_path / "flag"])
+    assert (config.max_steps, config.output_dir) == (2, str(tmp_path / "flag"))
 
 
 @pytest.mark.parametrize(

@@ -440,6 +440,13 @@ def test_a_file_that_cannot_be_read_names_the_formats(tmp_path, capsys, monkeypa
     assert verl.FORMATS in said
 
 
+def test_a_key_of_a_config_that_is_given_twice(tmp_path, capsys):
+    file = tmp_path / "mine.yaml"
+    file.write_text("trainer:\n  nnodes: 1\n  nnodes: 2\n")
+    assert main(["doctor", str(file)]) == 2
+    assert "mine.yaml: nnodes is given twice (lines 2 and 3): remove one" in capsys.readouterr().err
+
+
 def test_settings_without_a_delta_block_are_verls(tmp_path, capsys, monkeypatch):
     file = tmp_path / "stock.txt"
     file.write_text("algorithm.adv_estimator=grpo\ntrainer.nnodes=1\n")

@@ -97,6 +97,16 @@ def test_what_a_proxy_needs():
         token_coefficients(**broken("logps", lambda x: None), rule=Surprise())
 
 
+def test_an_entropy_below_0_is_refused_and_rounding_is_not():
+    rule, entropy = ForkingTokens(), torch.rand(3, 4)
+    for wrong in (-entropy - 0.1, poke(-0.6, 1, 0)(entropy)):
+        with pytest.raises(
+            ValueError, match=r"^entropy: an entropy cannot be negative, as at row [01]; pass -sum p log p"
+        ):
+            token_coefficients(**good(), rule=rule, entropy=wrong)
+    token_coefficients(**good(), rule=rule, entropy=poke(-0.1, 1, 0)(entropy))
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

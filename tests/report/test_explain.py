@@ -98,7 +98,7 @@ def test_the_page_opens(browser, rollouts_file, tmp_path):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("{", "line 2: not JSON"),
+        ("{", "line 2: not JSON .*; each line is one JSON object"),
         ('{"reward": 1, "reward": 0}', "line 2: .*'reward' comes twice"),
         ('{"x": ' + "[" * 5000 + "]" * 5000 + "}", "line 2: .* nested more than 100 deep"),
         ("[1]", "line 2 is not an object"),
@@ -140,7 +140,7 @@ def test_a_missing_or_empty_file_is_named(tmp_path):
 
 def test_a_response_longer_than_the_model_takes_is_named(tmp_path):
     path = write_rows(tmp_path / "long.jsonl", [{"prompt": "Add 1.", "response": "and " * 2000, "reward": 1}])
-    with pytest.raises(RolloutFileError, match=r"line 1 has \d+ tokens, but the model's context is 512"):
+    with pytest.raises(RolloutFileError, match=r"long\.jsonl line 1 has \d+ tokens, but the model's context is 512"):
         explain("builtin", path, tmp_path / "x.html")
 
 

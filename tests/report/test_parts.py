@@ -243,8 +243,11 @@ class TestComparison:
             average = {"score": score, "low": score, "high": score, "questions": 8}
             document = {"complete": True, "average": average, "settings": {"samples": 4}}
             (run.path / "evaluations" / "heldout_after.json").write_text(json.dumps(document))
+        document["average"]["score"] = 0.125
+        (runs[0].path / "evaluations" / "heldout_before.json").write_text(json.dumps(document))
         runs = [read_run(run.path) for run in runs]
         result = comparison(runs, group_runs(runs))
+        assert [one["before"] and one["before"]["accuracy"] for one in result["runs"]] == [0.125, None]
         assert [group["mean"] for group in result["groups"]] == [0.25, 0.75]
         # All questions scored the same: the two ends are no interval.
         assert result["runs"][0]["after"] == {

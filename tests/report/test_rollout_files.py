@@ -6,12 +6,14 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from contextlib import nullcontext
 
 import pyarrow
 import pyarrow.parquet
 import pytest
 import torch
 
+from delta_rlvr.cli import main
 from delta_rlvr.models.load import load_policy
 from delta_rlvr.models.token_texts import token_texts
 from delta_rlvr.report.explain import advantages_and_groups
@@ -126,6 +128,45 @@ def test_a_runs_own_rollouts(tokenizer, tmp_path):
             for wanted in (1, 0)
         )
         assert min(decided) > max(other)
+
+
+def rows_of(path):
+    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
+
+
+def test_weights_of_a_runs_own_rollouts_are_not_those_of_its_page(tokenizer, tmp_path, capsys):
+    rows = rows_of(own_run(tmp_path / "run", tokenizer))
+    path = write_rows(tmp_path / "kept.jsonl", [row | {"weight": [1.0] * len(row["ids"])} for row in rows])
+    page = tmp_path / "x.html"
+    assert main(["explain", "--model", "builtin", "--rollouts", str(path), "--output", str(page)]) == 0
+    note = "The weights are those that builtin gives to 2 kept responses alone: the run's page has others, of its whole"
+    said = capsys.readouterr()
+    assert note in said.err
+    assert said.out == f"{page}\n"
+    assert note in unpacked(page)["page"]["lede"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"advantage": None}, "line 2 has no advantage, but line 1 has one: give all lines one, or none"),
+        ({"group": None}, "line 2 has no group, but line 1 has one"),
+        ({"tokens": None, "ids": None, "decisive": None}, "line 2 has no ids, but line 1 has one"),
+        ({"ids": [0.5]}, r"line 2: ids must be a list of token ids, whole numbers from 0 on, got \[0.5\]"),
+        ({"ids": [-1]}, r"line 2: ids must be a list"),
+        ({"decisive": [1]}, "line 2: decisive must have one label for each of its"),
+    ],
+)
+def test_a_line_unlike_the_others_is_refused(tokenizer, tmp_path, change, words):
+    first, second = rows_of(own_run(tmp_path / "run", tokenizer))
+    changed = {key: value for key, value in (second | change).items() if value is not None}
+    with pytest.raises(RolloutFileError, match=words):
+        read_rollouts(write_rows(tmp_path / "x.jsonl", [first, changed]))
+
+
+def test_groups_and_advantages_of_a_plain_file(tmp_path):
+    lines = [{"prompt": "p", "response": "r", "reward": 1, "group": g, "advantage": a} for g, a in ((0, 2), (1, -3))]
+    assert advantages_and_groups(read_rollouts(write_rows(tmp_path / "x.jsonl", lines))) == ([2.0, -3.0], [0, 1])
 
 
 def test_labels_that_the_file_does_not_have(tokenizer, tmp_path):
@@ -304,15 +345,19 @@ def test_a_file_of_rollouts_runs_no_code(tmp_path):
         read_rollouts(tmp_path / "x.pt")
 
 
-def test_ids_of_another_tokenizer(tokenizer, tmp_path):
+def test_ids_of_another_tokenizer(tokenizer, tmp_path, monkeypatch):
     path = tmp_path / "x.pt"
     shifted = slime_sample(tokenizer, RIGHT, 1.0)
-    shifted["tokens"] = [token + 1 for token in shifted["tokens"]]
-    torch.save({"samples": [shifted, slime_sample(tokenizer, WRONG, 0.0)]}, path)
-    page = explain("builtin", path, tmp_path / "x.html")  # its text is there: it is tokenized anew
-    assert {"".join(r["tokens"]) for r in responses_of(page)} == {RIGHT, WRONG}
+    for more in (1, 10**6):
+        shifted["tokens"] = [token + more for token in shifted["tokens"]]
+        torch.save({"samples": [shifted, slime_sample(tokenizer, WRONG, 0.0)]}, path)
+        said = pytest.warns(UserWarning, match="does not have its token ids") if more > 1 else nullcontext()
+        with said:
+            page = explain("builtin", path, tmp_path / "x.html")  # its text is there: it is tokenized anew
+        assert {"".join(r["tokens"]) for r in responses_of(page)} == {RIGHT, WRONG}
     line = episode([1], [2], [10**6], 1.0)
     (tmp_path / "t.jsonl").write_text(json.dumps(line))
+    monkeypatch.setattr("delta_rlvr.report.explain.load_policy", None)  # nothing is loaded for them
     with pytest.raises(RolloutFileError, match="line 1: its token ids do not fit this model's tokenizer"):
         explain("builtin", tmp_path / "t.jsonl", tmp_path / "x.html")
 

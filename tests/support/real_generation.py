@@ -16,7 +16,8 @@ def letters(completions, **_):
     return [float(sum(map(ord, text)) % 7) for text in completions]
 
 
-def build_real(method="delta", *, stock=False, lora=False, **settings):
+def build_real(method="delta", *, stock=False, lora=False, reward=letters, columns=None, **settings):
+    """`columns`: columns of the data set beside the prompt, by name, with the same value in every row."""
     set_seed(3)
     model, tokenizer = load_policy("builtin")
     problems = get_task("phrased-sums").problems("train", 32, seed=5)
@@ -38,9 +39,9 @@ def build_real(method="delta", *, stock=False, lora=False, **settings):
         peft_config = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
     return (RecordedStock if stock else RecordedDelta)(
         model=model,
-        reward_funcs=letters,
+        reward_funcs=reward,
         args=GRPOConfig(**given) if stock else DeltaTrainerConfig(method=method, **given),
-        train_dataset=Dataset.from_list([{"prompt": problem.prompt} for problem in problems]),
+        train_dataset=Dataset.from_list([{"prompt": problem.prompt, **(columns or {})} for problem in problems]),
         processing_class=tokenizer,
         peft_config=peft_config,
     )

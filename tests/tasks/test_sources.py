@@ -206,6 +206,12 @@ def test_a_data_set_folder_and_its_parts(tmp_path: Path) -> None:
     assert len(load_problems(tmp_path / "saved", schema="deepmath", part="test")) == 2
     with pytest.raises(ValueError, match="has no part 'dev'; it has train, test"):
         load_problems(tmp_path / "saved", part="dev")
+    with pytest.raises(ValueError, match="without configurations: leave subset out"):
+        load_problems(tmp_path / "saved", subset="main")
+    both["test"].save_to_disk(str(tmp_path / "alone"))
+    assert len(load_problems(tmp_path / "alone", schema="deepmath")) == 2
+    with pytest.raises(ValueError, match="has no part 'dev'; it has "):
+        load_problems(tmp_path / "alone", part="dev")
 
 
 def test_a_data_set_in_the_hubs_layout(tmp_path: Path) -> None:
@@ -353,6 +359,10 @@ def test_files_and_folders_that_hold_no_rows(tmp_path, monkeypatch):
         ("https://example.org/p.jsonl", "https://example.org/p.jsonl: addresses are not read: download the file"),
         ("x.jsonl?chat=maybe", "chat=maybe: give true or false"),
         ("x.jsonl?sots=3", "there is no setting sots; did you mean 'shots'. .rows have schema"),
+        ("x.jsonl?answer=", "x.jsonl.answer=: answer has no value: give one, or leave it out"),
+        ("x.jsonl?max_tokens=0", "max_tokens=0: give a whole number, 1 or more"),
+        ("x.jsonl?part=test", "x.jsonl.part=test: a file is read whole; leave part out, or name the file"),
+        ("x.jsonl?subset=main&heldout=y.jsonl", "a file is read whole; leave subset out"),
     ],
 )
 def test_a_misspelt_task_is_refused(spec: str, message: str) -> None:

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
     replaced = replaces_page(Path(args.output))
     with plain_warnings(partial(print, file=sys.stderr)):
-        page = explain(
+        explained = explain(
             args.model,
             args.rollouts,
             methods=comma_list(args.methods),
@@ -74,6 +74,9 @@ def run(args: argparse.Namespace) -> int:
             prompt_key=args.prompt_key,
             response_key=args.response_key,
             measure=measure,
-        ).write_page(args.output, args.title)
+        )
+        page = explained.write_page(args.output, args.title)
+    if explained.note:
+        print(explained.note, file=sys.stderr)
     print(f"{page} (replaces the page that was there)" if replaced else page)
     return 0

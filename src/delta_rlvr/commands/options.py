@@ -9,7 +9,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-import yaml
 from transformers import HfArgumentParser
 from trl import GRPOConfig
 
@@ -17,7 +16,9 @@ from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.commands import flags
 from delta_rlvr.objectives import get_method
 from delta_rlvr.training.options import BUILT_IN_DEFAULTS, COMMON_DEFAULTS, TrainOptions
-from delta_rlvr.training.request import RunRequest, known_options
+from delta_rlvr.training.request import RunRequest, check_names, known_options
+from delta_rlvr.yaml_files import read_yaml
+from rlvr_graders.lines import each_once
 
 
 class _Parser(HfArgumentParser):
@@ -62,27 +63,28 @@ def read_request(arguments: list[str], flags_only: Collection[str] = ()) -> RunR
             )
         hint = _hint(rest[0], str(given.get("method") or from_file.get("method") or "delta"))
         raise ValueError(f"there is no option {rest[0].partition('=')[0]}; {hint}")
+    check_names(given)
     return RunRequest(given, file, from_file)
 
 
 def _read_settings(path: str, flags_only: Collection[str]) -> dict[str, Any]:
     """Read the YAML file of --config, a mapping from options to values. As in TRL, `env` sets environment variables."""
-    try:
-        settings = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"--config {path}: {getattr(error, 'strerror', None) or error}") from error
-    except yaml.YAMLError as error:
-        place = getattr(error, "problem_mark", None)
-        where = f" (line {place.line + 1}: {getattr(error, 'problem', error)})" if place else ""
-        raise ValueError(f"--config {path} is not YAML{where}") from error
+    settings = read_yaml(Path(path), f"--config {path}")
     if not isinstance(settings, dict):
         raise ValueError(f"--config {path}: write one option per line, as in `steps: 100`")
-    os.environ.update({name: str(value) for name, value in (settings.pop("env", None) or {}).items()})
+    env = settings.pop("env", None) or {}
+    if not isinstance(env, dict):
+        raise ValueError(f"--config {path}: env sets variables, as in `env: {{HF_HOME: /data}}`")
+    os.environ.update({str(name): str(value) for name, value in env.items()})
+    names = [str(name).replace("-", "_") for name in settings]
+    each_once(names, f"--config {path}")
+    settings = dict(zip(names, settings.values(), strict=True))
+    check_names(settings, f"--config {path}: ")
     for name in settings:
-        if str(name).replace("-", "_") in flags_only and name not in known_options():
+        if name in flags_only and name not in known_options():
             raise ValueError(f"--config {path}: {name} is given on the command line, as --{name}, and not in the file")
         if name not in known_options():
-            hint = _hint(str(name), str(settings.get("method", "delta")))
+            hint = _hint(name, str(settings.get("method", "delta")))
             raise ValueError(f"--config {path}: there is no option {name!r}; {hint}")
     return settings
 

@@ -265,6 +265,11 @@ class CreditStream:
                 raise ValueError(
                     f"{name}: a log-prob cannot be positive, as at row {first_bad_row(values[name] > 1e-2, row)}; pass log p, not p"
                 )
+            # Log-sum-exp less a mean, as engines compute it in bfloat16, may leave a sure token a little below 0.
+            elif name == "entropy" and low < (floor := -0.5 if high > 0 else -1e-2):
+                raise ValueError(
+                    f"{name}: an entropy cannot be negative, as at row {first_bad_row(values[name] < floor, row)}; pass -sum p log p"
+                )
 
     def _judge_count(self, ends: Mapping[str, tuple[float, float]]) -> None:
         if any(ends.get("token_count", ())):

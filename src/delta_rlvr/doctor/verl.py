@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 
 from delta_rlvr.adapters.verl.checks import config_problems, config_remarks, select
 from delta_rlvr.adapters.verl.settings import BLOCK, VerlSettings, read_settings
@@ -23,6 +22,7 @@ from delta_rlvr.doctor.versions import OURS, version_line, version_problems
 from delta_rlvr.models import hub
 from delta_rlvr.versions import installed_version
 from delta_rlvr.words import counted
+from delta_rlvr.yaml_files import KeyTwice, load_yaml
 
 VALUE_HEAD = "AutoModelForCausalLMWithValueHead"
 """The class of TRL that verl 0.9 imports at its start."""
@@ -55,8 +55,10 @@ def read_overrides(path: Path) -> list[str] | dict[str, Any] | None:
     if any(line.lstrip("+").startswith(f"{BLOCK}.") and "=" in line for line in lines):
         return lines
     try:
-        config = yaml.safe_load(text)
-    except yaml.YAMLError:
+        config = load_yaml(text, str(path))
+    except KeyTwice:
+        raise
+    except ValueError:
         config = None
     if not isinstance(config, dict):
         raise ValueError(f"{path}: give settings of `train` (`steps: 100`), or, for verl, {FORMATS}")
@@ -207,7 +209,7 @@ def _nested(overrides: list[str]) -> dict[str, Any]:
         place = config
         for part in parts:
             place = place.setdefault(part, {})
-        place[last] = yaml.safe_load(value)
+        place[last] = load_yaml(value, line)
     return config
 
 

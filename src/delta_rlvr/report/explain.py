@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import AutoTokenizer
 
 from delta_rlvr.bounds import typed
 from delta_rlvr.credit import CreditStream
 from delta_rlvr.credit.rule import OF_A_PASS, check_needs
 from delta_rlvr.credit.stream import streams_for
-from delta_rlvr.models.load import load_policy
+from delta_rlvr.models.load import check_model_name, load_policy, load_pretrained
 from delta_rlvr.objectives import get_method, group_advantages
 from delta_rlvr.report.explained import Explained, Forward, Measured
-from delta_rlvr.report.forward import OTHER_TOKENIZER, forward
+from delta_rlvr.report.forward import OTHER_TOKENIZER, forward, in_vocabulary
 from delta_rlvr.report.rollout_files import Rollout, RolloutFileError, read_rollouts
 
 METHODS = ("delta", "dapo-ft", "grpo")
@@ -59,6 +60,7 @@ def explain(
     source = Path(rollouts).name
     for name, method in chosen.items():
         check_needs(method.rho, given, f"explain with {source}", name)
+    _check_ids(model, shown)
     policy, tokenizer = load_policy(model)
     policy.eval().to("cuda" if torch.cuda.is_available() else "cpu")  # type: ignore[arg-type]
     rules = {name: method.rho for name, method in chosen.items()}
@@ -86,6 +88,24 @@ def explain(
         records=records,
         measured=None if measure is None else measure(policy, tokenizer, shown, passes),
     )
+
+
+def _check_ids(model: str, rollouts: Sequence[Rollout]) -> None:
+    """Refuse ids that the model's tokenizer does not have, before the model is loaded; warn where the text can stand for them."""
+    with_ids = [rollout for rollout in rollouts if rollout.ids]
+    if not with_ids:
+        return
+    check_model_name(model)
+    tokenizer = load_pretrained(AutoTokenizer, model)
+    strange = [rollout for rollout in with_ids if not in_vocabulary(tokenizer, rollout)]
+    if bare := [rollout for rollout in strange if not rollout.response]:
+        raise RolloutFileError(f"{bare[0].where}: {OTHER_TOKENIZER}")
+    if strange:
+        warnings.warn(
+            f"{strange[0].where}: the tokenizer of {model} does not have its token ids ({len(strange)} of {len(rollouts)} responses): "
+            "texts are tokenized again. Is it the model that sampled them?",
+            stacklevel=3,
+        )
 
 
 UNLIKELY = -4.0

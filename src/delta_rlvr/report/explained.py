@@ -63,6 +63,16 @@ class Explained:
     """The weights by method."""
     measured: Measured | None
 
+    @property
+    def note(self) -> str | None:
+        """What to know of the rollouts of a run, whose page has other weights."""
+        if not any(rollout.weighed for rollout in self.rollouts):
+            return None
+        return (
+            f"The weights are those that {self.model} gives to {counted(len(self.rollouts), 'kept response')} alone: the run's page "
+            "has others, of its whole batch and of its policy at that step."
+        )
+
     def write_page(self, output: str | Path, title: str | None = None, megabytes: float = 20.0) -> Path:
         with tempfile.TemporaryDirectory(prefix="delta-rlvr-explain-") as folder:
             run = Path(folder) / "run"
@@ -154,4 +164,5 @@ class Explained:
         if not signal:
             return f"{lede}: no response is better than another of its group, so every coefficient is 1."
         weights = self.records[self.method.name].weights
-        return f"{lede}; coefficients from {weights.min().item():.3f} to {weights.max().item():.3f}."
+        said = f"{lede}; coefficients from {weights.min().item():.3f} to {weights.max().item():.3f}."
+        return f"{said} {self.note}" if self.note else said

@@ -43,11 +43,17 @@ def forward(policy: Any, tokenizer: Any, rollout: Rollout, temperature: float, c
     return Forward(prompt_ids, targets, texts, logps, entropy, seen[-1][0, positions], decisive)
 
 
+def in_vocabulary(tokenizer: Any, rollout: Rollout) -> bool:
+    """Return whether the tokenizer has all ids of prompt and response."""
+    ids = (*(rollout.prompt_ids or ()), *(rollout.ids or ()))
+    return not ids or (min(ids) >= 0 and max(ids) < len(tokenizer))
+
+
 def _tokens(tokenizer: Any, rollout: Rollout, chat: bool) -> tuple[list[int], list[int], list[str], bool]:
     """Return the ids of the prompt, the ids and texts of the response, and whether they are the sampled ones.
 
     The ids of the file are used if they decode to the response with this tokenizer; else its text is tokenized again."""
-    if rollout.ids is not None and max(rollout.ids) < len(tokenizer):
+    if rollout.ids is not None and in_vocabulary(tokenizer, rollout):
         ids = list(rollout.ids)
         texts = token_texts(tokenizer, ids)
         bare = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)

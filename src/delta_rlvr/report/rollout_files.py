@@ -6,7 +6,7 @@ import difflib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ FORMATS = (
 )
 
 Row = Mapping[str, Any]
+_ALL_OR_NONE = ("group", "advantage", "ids")
+"""The optional keys of a line that every line has, or none: with some of them responses would be compared by two measures."""
 
 
 class RolloutFileError(ValueError):
@@ -33,7 +35,7 @@ class Rollout:
     """One response of the file. Optional fields are None if the file does not have them."""
 
     where: str
-    """The place in the file, for messages: "line 3"."""
+    """The file and the place in it, for messages: "mine.jsonl line 3"."""
     prompt: str | list[dict[str, str]]
     """Text, or chat messages."""
     response: str
@@ -52,6 +54,10 @@ class Rollout:
     """The reference answer."""
     step: int | None = None
     """The training step, counted from 1."""
+    weighed: bool = False
+    """Whether its line has the weights of a run of ours."""
+    optional: frozenset[str] | None = None
+    """Which of `_ALL_OR_NONE` its line has; None for other engines' files."""
 
 
 def read_rollouts(
@@ -83,7 +89,13 @@ def read_rollouts(
         raise RolloutFileError(f"{source} is empty; give {FORMATS}")
     if not any(rollout.response or rollout.ids for rollout in rollouts):
         raise RolloutFileError(f"{source}: all responses are empty")
-    return rollouts
+    for key in _ALL_OR_NONE:
+        having = {key in one.optional: one.where for one in reversed(rollouts) if one.optional is not None}
+        if len(having) == 2:
+            raise RolloutFileError(
+                f"{source} {having[False]} has no {key}, but {having[True]} has one: give all lines one, or none"
+            )
+    return [replace(one, where=f"{source} {one.where}") for one in rollouts]
 
 
 # ---------------------------------------------------------------- JSON Lines: ours, plain ones, verl, prime-rl
@@ -104,9 +116,11 @@ def _line(
     try:
         row = json_value(line, where)
     except ValueError as error:
-        raise RolloutFileError(str(error)) from error
+        not_json = isinstance(error.__cause__, json.JSONDecodeError)
+        wanted = "; each line is one JSON object with prompt, response, reward" if not_json else ""
+        raise RolloutFileError(f"{error}{wanted}") from error
     if not isinstance(row, dict):
-        raise RolloutFileError(f"{where} is not an object: give prompt, response, reward")
+        raise RolloutFileError(f"{where} is not an object: each line is one, with prompt, response, reward")
     if prompt_key or response_key:
         return [_plain(_renamed(row, where, prompt_key, response_key), where, reward_key or "reward")]
     if "traces" in row or "nodes" in row:
@@ -143,19 +157,26 @@ def _plain(row: Row, where: str, reward_key: str) -> Rollout:
     response = row["response"]
     if not isinstance(response, str):
         raise RolloutFileError(f"{where}: response must be a text, got {response!r}")
+    ids = _token_ids(row["ids"], where) if own else None
     decisive = row.get("decisive") if own else None
-    advantage, group = row.get("advantage"), row.get("group", row["prompt"])
+    if decisive is not None and (not isinstance(decisive, list) or len(decisive) != len(ids or ())):
+        raise RolloutFileError(f"{where}: decisive must have one label for each of its {len(ids or ())} ids")
+    advantage = row.get("advantage")
+    group = row["prompt"] if row.get("group") is None else row["group"]
+    present = {key for key in ("group", "advantage") if row.get(key) is not None} | ({"ids"} if own else set())
     return Rollout(
         where,
         _prompt(row.get("messages") or row["prompt"], where),
         response,
         _number(row[reward_key], where, reward_key),
         group if isinstance(group, str) else json.dumps(group),
-        advantage=_number(advantage, where, "advantage") if own and advantage is not None else None,
-        ids=tuple(row["ids"]) if own and response else None,
+        advantage=None if advantage is None else _number(advantage, where, "advantage"),
+        ids=ids if response else None,
         decisive=tuple(map(bool, decisive)) if decisive is not None else None,
         answer=row.get("answer"),
         step=_step(row),
+        weighed=own and "weight" in row,
+        optional=frozenset(present),
     )
 
 
@@ -351,6 +372,12 @@ def _near_key(key: str, row: Row, *, is_reward: bool) -> str:
     if not near:
         return ""
     return f"; give {'reward' if is_reward else key}_key={near[0]!r}"
+
+
+def _token_ids(ids: Any, where: str) -> tuple[int, ...]:
+    if not isinstance(ids, list) or not all(type(one) is int and one >= 0 for one in ids):
+        raise RolloutFileError(f"{where}: ids must be a list of token ids, whole numbers from 0 on, got {ids!r:.60}")
+    return tuple(ids)
 
 
 def _step(row: Row) -> int | None:

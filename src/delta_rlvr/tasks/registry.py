@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,8 +42,8 @@ ROW_SETTINGS = {
     "question": "field of the question, where no schema fits",
     "answer": "field of the answer",
     "id": "field of the id",
-    "subset": "the data set's configuration",
-    "part": "the data set's split (train)",
+    "subset": "of a data set: its configuration",
+    "part": "of a data set: its split (train)",
     "limit": "the most rows to read",
     "heldout": "another file or data set to hold out (default: one row in eight, by a hash of its question)",
     "template": "the prompt template: a name of `TEMPLATES` (math)",
@@ -55,6 +55,7 @@ ROW_SETTINGS = {
     "max_tokens": "the longest response (512)",
 }
 """The settings of a task made of rows."""
+_OF_DATA_SETS = ("subset", "part")
 
 
 def get_task(
@@ -98,6 +99,7 @@ def check_rows(spec: str, graded: bool = True) -> None:
     name, written = split_spec(spec)
     if is_row_file(name):
         settings = _values(written)
+        _check_place(spec, name, settings)
         for key in ("heldout", "limit"):
             settings.pop(key, None)
         reading, _ = _reading(spec, settings, {"graded": graded})
@@ -121,9 +123,9 @@ def check_task_name(spec: str) -> None:
 
 def _values(written: dict[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {key: text if key == "template_text" else guessed(text) for key, text in written.items()}
-    for key in values.keys() & {"shots", "limit", "max_tokens"}:
-        if type(values[key]) is not int or not 0 <= values[key] <= MOST:
-            raise ValueError(f"{key}={values[key]}: give a whole number, 0 or more")
+    for key, least in (("shots", 0), ("limit", 1), ("max_tokens", 1)):
+        if key in values and (type(values[key]) is not int or not least <= values[key] <= MOST):
+            raise ValueError(f"{key}={values[key]}: give a whole number, {least} or more")
     if "chat" in values:
         values["chat"] = as_declared(written["chat"], bool, f"chat={written['chat']}")
     return values
@@ -140,11 +142,22 @@ def _built_in(name: str, written: dict[str, str]) -> PhrasedSums:
 
 
 def _rows(spec: str, name: str, settings: dict[str, Any], judged: dict[str, Any]) -> ProblemSet:
+    _check_place(spec, name, settings)
     heldout_source, limit = (settings.pop(key, None) for key in ("heldout", "limit"))
     reading, shape = _reading(spec, settings, judged)
     problems = load_problems(name, limit=limit, **reading)
     heldout = None if heldout_source is None else load_problems(str(heldout_source), **reading)
     return ProblemSet.split(name, problems, heldout, **shape)
+
+
+def _check_place(spec: str, name: str, settings: Mapping[str, Any]) -> None:
+    """Refuse settings that choose within a data set where there are only files."""
+    given = [key for key in _OF_DATA_SETS if key in settings]
+    if given and is_row_file(name) and is_row_file(str(settings.get("heldout", name))):
+        raise ValueError(
+            f"{spec}: a file is read whole; leave {', '.join(given)} out, or name the file of that part "
+            "(a file to hold out: heldout=FILE)"
+        )
 
 
 def _reading(spec: str, settings: dict[str, Any], judged: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -155,6 +168,8 @@ def _reading(spec: str, settings: dict[str, Any], judged: dict[str, Any]) -> tup
         raise ValueError(
             f"{spec}: there is no setting {', '.join(sorted(unknown))}{near} (rows have {', '.join(ROW_SETTINGS)})"
         )
+    if empty := [key for key, value in settings.items() if value == ""]:
+        raise ValueError(f"{spec}: {empty[0]} has no value: give one, or leave it out")
     shots = settings.pop("shots", 0)
     if shots and (other := settings.keys() & {"template", "template_text", "extract", "chat"}):
         raise ValueError(f"{spec}: shots replace the prompt template; leave {', '.join(sorted(other))} out")

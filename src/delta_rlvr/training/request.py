@@ -60,6 +60,9 @@ class RunRequest:
             file = {name: value for name, value in file.items() if name not in OF_THE_TASK}
             if "task" in file:
                 file["task"], _ = without_settings(file["task"], OF_THE_TASK)
+        for pair in _SAME_SETTING.items():
+            if self.given.keys() & set(pair):
+                file = {name: value for name, value in file.items() if name not in pair}
         return {**file, **self.given}
 
     @property
@@ -177,6 +180,13 @@ def default_output(resume: bool) -> Path:
     last = max(numbers)
     taken = (folder_of(last) / RUN).exists() and not ended_before_its_first_step(folder_of(last))
     return folder_of(last + 1 if taken and not resume else last)
+
+
+def check_names(settings: Collection[str], where: str = "") -> None:
+    """Refuse two names of one setting: one of them would win in silence."""
+    for pair in _SAME_SETTING.items():
+        if set(pair) <= set(settings):
+            raise ValueError(f"{where}{' and '.join(pair)} are two names of one setting: give one of them")
 
 
 def option_of(setting: str) -> str:

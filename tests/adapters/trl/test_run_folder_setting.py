@@ -20,9 +20,11 @@ from delta_rlvr.credit.diagnostics import diagnose
 from delta_rlvr.report.comparison import comparison
 from delta_rlvr.report.dynamics import panels
 from delta_rlvr.report.groups import group_runs
+from delta_rlvr.rewards import FormatReward, WeightedReward
 from delta_rlvr.runs import RunFolderError, read_run
-from real_generation import build_real
+from real_generation import build_real, letters
 from report_pages import unpacked
+from rlvr_graders import MathReward
 
 PAGE = Path(__file__).parents[3] / "docs" / "run_schema.md"
 DUE = {"run_folder": True, "save_strategy": "steps", "save_steps": 2, "max_steps": 4, "logging_steps": 1}
@@ -204,10 +206,31 @@ def test_without_a_run_there_is_nothing_to_resume(tmp_path):
     assert not (Path(tmp_path) / "run.json").exists()
 
 
-def test_steps_between_two_lines_of_metrics_count(tmp_path):
+@pytest.mark.parametrize(
+    ("reward", "columns", "kept"),
+    [
+        (MathReward(column="gold"), {"gold": "7", "answer": "not asked"}, "7"),
+        (WeightedReward([(FormatReward(), 0.1), (MathReward(column="gold"), 1)]), {"gold": 7}, "7"),
+        (letters, {"solution": "8"}, "8"),
+        (letters, {}, ""),
+    ],
+)
+def test_the_reference_answer_is_kept_whatever_its_column(tmp_path, reward, columns, kept):
+    given = {"output_dir": str(tmp_path), "run_folder": True, "max_steps": 1, "rollouts_every": 1}
+    build_real(**given, reward=reward, columns=columns).train()
+    assert {line["answer"] for line in read_run(tmp_path).rollouts(1)} == {kept}
+
+
+def test_the_last_step_has_its_line_of_metrics(tmp_path):
     build_real(output_dir=str(tmp_path), run_folder=True, max_steps=3, logging_steps=2).train()
     run = read_run(tmp_path)
-    assert [line["step"] for line in run.metrics] == [2]
+    assert [line["step"] for line in run.metrics] == [2, 3]
+
+
+def test_steps_without_a_line_of_metrics_count(tmp_path):
+    build_real(output_dir=str(tmp_path), run_folder=True, max_steps=3, logging_strategy="no").train()
+    run = read_run(tmp_path)
+    assert run.metrics == []
     assert run.info["steps"] == 3
     assert "3 steps of `delta`" in (tmp_path / "model" / "README.md").read_text()
 

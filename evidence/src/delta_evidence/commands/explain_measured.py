@@ -24,7 +24,7 @@ class Continued:
     """Measures credit by continuations from the policy that explains the rollouts."""
 
     def __init__(self, task: Task, budget: int, temperature: float):
-        check_budget(budget, TOLERANCE)
+        check_budget(budget, TOLERANCE, "measured")
         check_verifiable(task)
         self.task, self.budget, self.temperature = task, budget, temperature
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
-import yaml
-
 from delta_evidence.checks import at_least
 from delta_evidence.judging import knows_decisive
 from delta_evidence.learning.heldout import HeldoutSettings
@@ -19,9 +17,10 @@ from delta_rlvr.files import is_number, plain
 from delta_rlvr.hints import did_you_mean
 from delta_rlvr.models import DEFAULT_POLICY
 from delta_rlvr.tasks import get_task
+from delta_rlvr.yaml_files import OnceLoader, read_yaml
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(OnceLoader):
     """With the numbers of YAML 1.2: version 1.1 reads 1e-3 as text."""
 
 
@@ -275,12 +274,7 @@ def read_protocols(path: Path) -> list[Protocol]:
 
     Unknown keys are refused: a misspelt setting would otherwise be a default.
     """
-    try:
-        written = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # a safe one, with more numbers
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror or error}; give the YAML file of a study") from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ValueError(f"{path} is not YAML: {error}") from error
+    written = read_yaml(path, str(path), _Loader)
     if not isinstance(written, dict):
         raise ValueError(f"{path}: a protocol is a mapping, as in `tasks: [phrased-sums]`")
     written = {"name": path.stem, **written}

@@ -87,7 +87,7 @@ class StackedTraining:
         self._problems = _problems(self.runs, self.tasks, settings)
         self._whole = settings.group if settings.split == "prompts" else 1
         """Responses that stay together in mini-batches and passes."""
-        check_budget(settings.continuations, TOLERANCE)
+        check_budget(settings.continuations, TOLERANCE, "continuations")
         self._alone = {
             place: collector.alone(place)
             for place, method in enumerate(self.methods)

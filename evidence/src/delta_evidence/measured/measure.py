@@ -106,9 +106,10 @@ def measure(
     return {batch: [credit((batch, place)) for place in range(len(some))] for batch, some in responses.items()}
 
 
-def check_budget(budget: int, tolerance: float) -> None:
+def check_budget(budget: int, tolerance: float, name: str = "budget") -> None:
+    """Refuse what nothing can be measured with. `name`: what the budget is called where it is given."""
     if budget < 2 * COPIES:
-        raise ValueError(f"budget={budget}: give at least {2 * COPIES} continuations a response")
+        raise ValueError(f"{name}={budget}: give at least {2 * COPIES} continuations a response")
     if not 0 <= tolerance < 1:
         raise ValueError(f"tolerance={tolerance}: give a number from 0 to 1, such as 0.005")
 

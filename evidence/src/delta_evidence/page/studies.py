@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-import yaml
-
 from delta_evidence.leaderboard import BASELINE, BY_ARM, MODELS
 from delta_evidence.learning.outcome import RUNS, Outcome, read_outcomes
 from delta_evidence.learning.protocol import Protocol, read_protocols
 from delta_evidence.learning.table import StudyTable, study_table
 from delta_rlvr.tasks import BUILT_IN
+from delta_rlvr.yaml_files import read_yaml
 
 EXAMPLE = "example"
 """The annotated protocol."""
@@ -98,7 +97,7 @@ def short_task(task: str) -> str:
 
 def read_studies(evidence: Path) -> list[KeptStudy]:
     """The studies of evidence/studies.yaml."""
-    listed = yaml.safe_load((evidence / "studies.yaml").read_text(encoding="utf-8"))
+    listed = read_yaml(evidence / "studies.yaml", "studies.yaml")
     return [_read(evidence, **entry) for entry in listed]
 
 

@@ -7,7 +7,7 @@ import errno
 import shutil
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,11 +20,13 @@ from delta_rlvr.adapters.trl.resume import find_checkpoints, unseal_after
 from delta_rlvr.adapters.trl.run_folder import DecisiveTokens, RunFolderCallback
 from delta_rlvr.exit_codes import WorkFailed
 from delta_rlvr.models.finite import NotFinite
+from delta_rlvr.rewards import WeightedReward
 from delta_rlvr.runs import RunDescription, RunWriter
 from delta_rlvr.runs.layout import CONTENT, MODEL, RUN
 from delta_rlvr.runs.model_card import write_card
 from delta_rlvr.tasks.contents import rewards_digest, rows_digest, rule_digest
 from delta_rlvr.versions import installed_versions
+from rlvr_graders.functions import AnswerReward
 
 if TYPE_CHECKING:
     from delta_rlvr.adapters.trl.trainer import DeltaTrainer
@@ -87,6 +89,7 @@ def recorded(
         rollout_groups=config.rollout_groups,
         decisive=decisive,
         reasons=(lambda: [verdict.reason for verdict in graders[0].last_verdicts]) if graders else None,
+        answer=_answer_column(functions),
     )
     callback.attach(trainer)
     recording = Recording(writer, callback)
@@ -101,6 +104,13 @@ def recorded(
                 write_card(folder / MODEL, writer.info, recording.scored)
     finally:
         callback.detach()
+
+
+def _answer_column(functions: Sequence[Any]) -> str | None:
+    """Return the column against which the first reward judges that names one, alone or within a weighted sum."""
+    sums = [one for one in functions if isinstance(one, WeightedReward)]
+    every = [*functions, *(part for one in sums for part, _ in one.parts)]
+    return next((one.column for one in every if isinstance(one, AnswerReward)), None)
 
 
 @contextmanager

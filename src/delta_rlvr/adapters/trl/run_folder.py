@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import IntervalStrategy, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from delta_rlvr.adapters.metrics import untracked
 from delta_rlvr.adapters.trl.resume import read_seal, seal
@@ -20,6 +20,7 @@ from delta_rlvr.files import is_number
 from delta_rlvr.runs import RunWriter
 from delta_rlvr.runs.layout import shown_text
 from delta_rlvr.runs.recorder import IN_FOLDER, Recorder, is_sampled, no_signal
+from delta_rlvr.tasks.sources.schemas import ANSWER_FIELDS
 
 if TYPE_CHECKING:
     from delta_rlvr.adapters.trl.trainer import DeltaTrainer
@@ -40,6 +41,8 @@ _NAMES = {
     "clip_ratio/high_mean": "clip_high",
 }
 
+_ANSWERS = ("answer", "solution", *ANSWER_FIELDS)
+"""The columns of a script's data set that may have the reference answer."""
 _ROLLOUT_PHASES = ("generate", "logps", "reward", "credit")
 
 DecisiveTokens = Callable[[Mapping[str, Any], list[str]], list[int] | None]
@@ -80,13 +83,16 @@ class RunFolderCallback(TrainerCallback):
         rollout_groups: int = 4,
         decisive: DecisiveTokens | None = None,
         reasons: Callable[[], list[str] | None] | None = None,
+        answer: str | None = None,
     ):
         """`writer`: None on ranks other than the first, which take part in sums but write nothing. `rollouts_every`: steps between
-        those whose rollouts are written (0: none). `rollout_groups`: the number of their prompts (0: all)."""
+        those whose rollouts are written (0: none). `rollout_groups`: the number of their prompts (0: all). `answer`: the column of
+        the reference answer (None: the first of the usual names)."""
         self.recorder = None if writer is None else Recorder(writer, None, groups=rollout_groups)
         self.rollouts_every = rollouts_every
         self.decisive = decisive
         self.reasons = reasons
+        self._answers = (answer,) if answer else _ANSWERS
         self._trainer: DeltaTrainer | None = None
         self._time_before = 0.0
         self._step_began = 0.0
@@ -157,7 +163,7 @@ class RunFolderCallback(TrainerCallback):
                 "reward": batch.rewards[row].item(),
                 "advantage": batch.advantages[row].item(),
                 "reason": reasons[row] if row < len(reasons) else None,
-                "answer": shown_text(facts.get("answer")),
+                "answer": shown_text(next((facts[one] for one in self._answers if facts.get(one) is not None), None)),
                 "ids": batch.completion_ids[row][mask].tolist(),
                 "messages": None if isinstance(prompt, str) else prompt,
                 **{name: one[row][mask].tolist() for name, one in padded.items() if one is not None},
@@ -186,6 +192,8 @@ class RunFolderCallback(TrainerCallback):
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self._step_seconds += time.perf_counter() - self._step_began
         self._steps_timed += 1
+        if state.global_step >= state.max_steps and args.logging_strategy == IntervalStrategy.STEPS:
+            control.should_log = True  # also where `logging_steps` does not divide the number of steps
         while self._unused and self.recorder is not None:
             self.recorder.writer.tokens.add_sums(*self._unused.pop(0))
 

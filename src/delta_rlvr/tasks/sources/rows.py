@@ -295,10 +295,13 @@ def _read_data_set(
     folder = Path(source)
     if any((folder / name).is_file() for name in ("dataset_info.json", "dataset_dict.json")):
         loaded = datasets.load_from_disk(source)
-        if isinstance(loaded, datasets.DatasetDict):
-            if part not in loaded:
-                raise ValueError(f"{source} has no part {part!r}; it has {', '.join(loaded)}")
-            loaded = loaded[part]
+        several = isinstance(loaded, datasets.DatasetDict)
+        parts = list(loaded) if several else [str(loaded.split or "train")]
+        if subset is not None:
+            raise ValueError(f"{source} was saved by `datasets`, without configurations: leave subset out")
+        if part not in parts and (several or part != "train"):  # the default
+            raise ValueError(f"{source} has no part {part!r}; it has {', '.join(parts)}")
+        loaded = loaded[part] if several else loaded
     else:
         try:
             with hub.little_patience():
