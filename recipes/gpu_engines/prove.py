@@ -227,10 +227,9 @@ class Proof:
         environment["VERL_FILE_LOGGER_PATH"] = str(log)
         self.execute(name, [*command, f"hydra.run.dir={folder / 'hydra'}"], **environment)
         lines = [json.loads(line) for line in log.read_text().splitlines()]
-        return {"steps": [_verl_step(line["step"], line["data"]) for line in lines]} | {
-            "memory_gib": max((line["data"].get("perf/max_memory_allocated_gb", 0) for line in lines), default=0)
-            or None
-        }
+        held = [data for line in lines for key, data in line["data"].items() if key.endswith("max_memory_allocated_gb")]
+        steps = [_verl_step(line["step"], line["data"]) for line in lines]
+        return {"steps": steps, "memory_gib": max(held, default=None)}
 
     def _verl_here(self) -> list[str]:
         """The recipe's sizes made small, and one machine."""

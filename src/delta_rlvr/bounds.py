@@ -12,7 +12,7 @@ from inspect import signature
 from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, NamedTuple, Optional, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from delta_rlvr.hints import did_you_mean
 
@@ -103,7 +103,7 @@ def _hints(kind: Callable[..., Any]) -> dict[str, Any]:
     hints = get_type_hints(kind)
     # Some of TRL's and transformers' fields are None by default, and do not declare it.
     own = fields(kind) if is_dataclass(kind) else ()
-    return hints | {one.name: Optional[hints[one.name]] for one in own if one.default is None}
+    return hints | {one.name: hints[one.name] | None for one in own if one.default is None}
 
 
 def _fits(value: Any, hint: Any) -> bool:
