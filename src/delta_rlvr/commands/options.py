@@ -16,7 +16,7 @@ from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.commands import flags
 from delta_rlvr.objectives import get_method
 from delta_rlvr.training.options import BUILT_IN_DEFAULTS, COMMON_DEFAULTS, TrainOptions
-from delta_rlvr.training.request import RunRequest, check_names, known_options
+from delta_rlvr.training.request import RunRequest, check_one_name_each, known_options
 from delta_rlvr.yaml_files import read_yaml
 from rlvr_graders.lines import each_once
 
@@ -63,7 +63,7 @@ def read_request(arguments: list[str], flags_only: Collection[str] = ()) -> RunR
             )
         hint = _hint(rest[0], str(given.get("method") or from_file.get("method") or "delta"))
         raise ValueError(f"there is no option {rest[0].partition('=')[0]}; {hint}")
-    check_names(given)
+    check_one_name_each(given)
     return RunRequest(given, file, from_file)
 
 
@@ -79,7 +79,7 @@ def _read_settings(path: str, flags_only: Collection[str]) -> dict[str, Any]:
     names = [str(name).replace("-", "_") for name in settings]
     each_once(names, f"--config {path}")
     settings = dict(zip(names, settings.values(), strict=True))
-    check_names(settings, f"--config {path}: ")
+    check_one_name_each(settings, f"--config {path}: ")
     for name in settings:
         if name in flags_only and name not in known_options():
             raise ValueError(f"--config {path}: {name} is given on the command line, as --{name}, and not in the file")

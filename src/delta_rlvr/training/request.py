@@ -182,7 +182,7 @@ def default_output(resume: bool) -> Path:
     return folder_of(last + 1 if taken and not resume else last)
 
 
-def check_names(settings: Collection[str], where: str = "") -> None:
+def check_one_name_each(settings: Collection[str], where: str = "") -> None:
     """Refuse two names of one setting: one of them would win in silence."""
     for pair in _SAME_SETTING.items():
         if set(pair) <= set(settings):
