@@ -13,6 +13,7 @@ ranks has a half of every response if it declares `sees_slices`.
 
 from __future__ import annotations
 
+import reprlib
 import statistics
 import threading
 import warnings
@@ -35,6 +36,10 @@ TOLERANCE = 2e-5
 """Weights are float32 near one; sums in another order differ in their last bits."""
 
 WIDTH, VOCABULARY = 6, 11
+
+_BRIEF = reprlib.Repr()
+_BRIEF.maxother = 200
+"""Writes a rule in so many characters, whatever it keeps in its fields."""
 
 
 class RuleBroken(AssertionError):
@@ -226,7 +231,7 @@ def _solve(rule: TokenRule, ranks: list[list[Padded]], where: str) -> list[Weigh
     if first is None and any(problems):
         first = RuleError("the ranks' collectives differ: each rank must reduce the same things in the same order")
     if first is not None:
-        raise RuleBroken(f"{rule}\nbreaks on {where}:\n{type(first).__name__}: {first}") from first
+        raise RuleBroken(f"{_BRIEF.repr(rule)}\nbreaks on {where}:\n{type(first).__name__}: {first}") from first
     return [job.result() for job in jobs]
 
 
@@ -310,7 +315,8 @@ def _compare(rule: TokenRule, name: str, where: str, expected: Weights, weights:
                     _SLICES: "\nthe rule declares `sees_slices`, and so must use no position, length or row: leave that out",
                 }
                 raise RuleBroken(
-                    f"{rule}\ndepends on the {name}: token {token} of response {row} weighs {one:.7g} and then {other:.7g}\n"
+                    f"{_BRIEF.repr(rule)}\n"
+                    f"depends on the {name}: token {token} of response {row} weighs {one:.7g} and then {other:.7g}\n"
                     f"on {where}{hints.get(name, '')}"
                 )
 
@@ -319,4 +325,4 @@ def _check_mean(rule: TokenRule, weights: Weights, where: str) -> None:
     tokens = [weight for row in weights for weight in row]
     mean = sum(tokens) / len(tokens)
     if abs(mean - 1) > TOLERANCE:
-        raise RuleBroken(f"{rule}\npromises a mean of one (`mean_one`), but it is {mean:.6g} on {where}")
+        raise RuleBroken(f"{_BRIEF.repr(rule)}\npromises a mean of one (`mean_one`), but it is {mean:.6g} on {where}")

@@ -18,9 +18,11 @@ from delta_evidence.learning.protocol import TrainingSettings
 from delta_evidence.learning.runner import PROTOCOL
 from delta_rlvr.evaluate.bootstrap import Interval
 from delta_rlvr.evaluate.seeds import gap_text, mean_over_seeds
-from delta_rlvr.hints import near_path
+from delta_rlvr.hints import near_file
 from delta_rlvr.objectives import get_method
+from delta_rlvr.score_units import POINTS
 from delta_rlvr.tasks import BUILT_IN
+from delta_rlvr.weight_words import over_a_run
 from delta_rlvr.words import counted
 
 BENCH = "credit_bench.json"
@@ -92,6 +94,8 @@ class Leaderboard:
     """By column: DelTA's difference over training, by task, seed and DAPO's run."""
     decided_at: Mapping[str, Mapping[str, float]]
     """By column: studies whose primary end point no table has, with its temperature."""
+    effects: Mapping[str, Mapping[str, str]]
+    """By column and method: a warning, where its weights had no effect or scaled the loss."""
     left_out: list[str]
     """What the folder holds and the tables do not, and why."""
 
@@ -106,14 +110,17 @@ class Leaderboard:
         if not gaps or row.method == PUBLISHED:
             return "-"
         some = "" if len(gaps) == len(pairs) else f" ({len(gaps)})"
-        return f"{100 * statistics.fmean(gaps):+.1f}{some}"
+        return f"{POINTS.signed(statistics.fmean(gaps))}{some}"
 
 
 def leaderboard(folder: Path) -> Leaderboard:
     """Everything that a folder of kept outcomes says: planted benchmarks and studies, wherever they lie in it."""
+    if folder.is_file():
+        raise ValueError(f"{folder} is a file: name its folder, {folder.parent}")
     if not folder.is_dir():
         raise ValueError(
-            f"{folder} is no folder: name the one that holds the kept outcomes, such as evidence/results{near_path(folder)}"
+            f"{folder} is no folder: name the one that holds the kept outcomes, such as evidence/results"
+            f"{near_file(folder, Path.is_dir)}"
         )
     rows: dict[str, Row] = {}
     left_out: list[str] = []
@@ -159,8 +166,18 @@ def leaderboard(folder: Path) -> Leaderboard:
         column: {study.name: study.decided_at for study in kept if study.decided_at is not None}
         for column, kept in columns.items()
     }
+    effects = {column: _effects(kept) for column, kept in columns.items()}
     by_name = sorted(rows.values(), key=lambda one: one.method)
-    return Leaderboard(by_name, ordered, tiny, published, decided_at, left_out)
+    return Leaderboard(by_name, ordered, tiny, published, decided_at, effects, left_out)
+
+
+def _effects(studies: Sequence[_Study]) -> dict[str, str]:
+    metrics: dict[str, list[dict[str, Any]]] = {}
+    for study in studies:
+        for method, lines in study.weight_metrics():
+            metrics.setdefault(method, []).extend(lines)
+    told = {method: over_a_run(lines) for method, lines in metrics.items()}
+    return {method: warning for method, warning in told.items() if warning}
 
 
 class _Study:
@@ -197,6 +214,12 @@ class _Study:
             if arm != BASELINE and base is not None and (name := self._row(arm)) is not None:
                 own, other = _scores(one), _scores(base)
                 yield name, Pair(task, seed, own[0] - other[0], own[1] - other[1], other)
+
+    def weight_metrics(self) -> Iterable[tuple[str, list[dict[str, Any]]]]:
+        """What is known of the weights, by the name of the row."""
+        for one in self._runs:
+            if (name := self._row(one.run.arm)) is not None:
+                yield name, one.weight_metrics
 
     def left_out(self) -> list[str]:
         """Why the other runs have no place."""
@@ -299,10 +322,12 @@ def _learned(board: Leaderboard, column: str) -> str:
         "method": [f"`{row.method}`" for row in rows],
         "over training": [gap_text(row.over_training(column)) for row in rows],
         **({f"`{PUBLISHED}` there": there} if set(there) != {"-"} else {}),
-        "at the end": [f"{100 * row.at_the_end(column):+.1f}" for row in rows],
+        "at the end": [POINTS.signed(row.at_the_end(column)) for row in rows],
         "pairs": [str(len(row.learning[column])) for row in rows],
     }
     parts = [f"**{column}**", markdown_table(list(shown), zip(*shown.values(), strict=True))]
+    effects = board.effects[column]
+    parts += [f"`{row.method}`: {effects[row.method]}." for row in rows if row.method in effects]
     for study, at in board.decided_at[column].items():
         how = "greedy scores" if at == 0 else f"scores at T = {at:g}"
         parts.append(f"`{study}` is decided by {how} (its table.md).")

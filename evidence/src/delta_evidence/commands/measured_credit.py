@@ -116,9 +116,10 @@ def show(result: dict[str, Any], console: Console) -> None:
     console.print(table)
     console.print(
         "rank: Spearman's correlation of the weight with |measured credit|. AUROC: finding the top tenth by it. sign: share of the "
-        "tokens with a sure credit that the weight pushes the right way. gain: expected reward gained at equal step length, 1 for "
-        "the true gradient. mean's gain: that of the mean update (what is lacking is bias). noise: the share of the update that other "
-        "batches would not share. labels: one half of the continuations as a score of the other half.",
+        "tokens with a sure credit that the weight, less the mean weight, pushes the right way. gain: expected reward gained at equal "
+        "step length, 1 for the true gradient. mean's gain: that of the mean update, corrected for noise, so that it may exceed 1 "
+        f"(what is lacking is bias; ± in {TABLE}). noise: the share of the update that other batches would not share. labels: one "
+        "half of the continuations as a score of the other half.",
         markup=False,
         highlight=False,
     )

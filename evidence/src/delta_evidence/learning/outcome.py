@@ -29,6 +29,8 @@ DIAGNOSTICS = (
     "reliability",
     "weight_gini",
     "weight_effective_share",
+    "weight_signal_mean",
+    "weight_signal_std",
 )
 """Numbers about the weights that outcomes keep (`CreditRecord.summary`, `credit.diagnostics`)."""
 DIAGNOSED_EVERY = 5
@@ -121,6 +123,16 @@ class Outcome:
                     diagnostics[name] = [None if value is None else _short(value) for value in values]
         curve = column("accuracy")
         return cls(run, curve=curve, **columns, gradient_norm=norms, diagnostics=diagnostics, **known)
+
+    @property
+    def weight_metrics(self) -> list[dict[str, Any]]:
+        """What `weight_words` reads of the diagnosed batches; outcomes of older versions and of DAPO have none."""
+        names = ("weight_signal_mean", "weight_signal_std")
+        found = zip(*(self.diagnostics.get(name, ()) for name in ("batch", *names)), strict=False)
+        return [
+            {"signal_groups": self.signal_groups[int(batch or 0)], **dict(zip(names, pair, strict=True))}
+            for batch, *pair in found
+        ]
 
     def as_dict(self) -> dict[str, Any]:
         values = asdict(self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from delta_evidence.learning.curves import smooth
@@ -25,6 +25,7 @@ from delta_rlvr.evaluate.seeds import (
 )
 from delta_rlvr.evaluate.significance import SIGNIFICANCE
 from delta_rlvr.score_units import POINTS, ScoreUnit
+from delta_rlvr.weight_words import over_a_run
 from delta_rlvr.words import counted
 
 ENOUGH = enough_seeds(1)
@@ -143,6 +144,8 @@ class StudyTable:
     primary: SeedComparison | None
     missing: int = 0
     """Runs that the protocol plans and that are not there."""
+    effects: dict[str, str] = field(default_factory=dict)
+    """A warning by arm, where its weights had no effect or scaled the loss."""
 
     @property
     def deciding(self) -> str:
@@ -179,7 +182,8 @@ def study_table(protocol: Protocol, outcomes: Sequence[Outcome]) -> StudyTable:
     if not tables:
         raise ValueError(f"study {protocol.name!r} has no finished run of its baseline {protocol.baseline!r} yet")
     primary = None if protocol.primary is None else _primary(protocol, protocol.primary, tables, outcomes)
-    return StudyTable(protocol, _adjusted(tables, primary), primary, len(missing_runs(protocol, outcomes)))
+    missing = len(missing_runs(protocol, outcomes))
+    return StudyTable(protocol, _adjusted(tables, primary), primary, missing, _effects(protocol, outcomes))
 
 
 def _primary(
@@ -223,6 +227,14 @@ def _diverged(protocol: Protocol, outcomes: Sequence[Outcome]) -> dict[str, list
     return {arm: those for arm, those in seeds.items() if those}
 
 
+def _effects(protocol: Protocol, outcomes: Sequence[Outcome]) -> dict[str, str]:
+    told = {
+        arm: over_a_run(line for one in outcomes if one.run.arm == arm for line in one.weight_metrics)
+        for arm in protocol.arms
+    }
+    return {arm: warning for arm, warning in told.items() if warning}
+
+
 def _adjusted(tables: Sequence[TaskTable], primary: SeedComparison | None) -> list[TaskTable]:
     """Holm over every comparison of every task, for each measure apart; the primary one stands alone."""
     adjusted = []
@@ -239,6 +251,7 @@ def sentences(table: StudyTable) -> list[str]:
     said = []
     baseline = table.protocol.baseline
     declared = table.protocol.primary
+    said += _warnings(table)
     if table.missing:
         planned = len(table.protocol.runs())
         said.append(
@@ -260,7 +273,8 @@ def sentences(table: StudyTable) -> list[str]:
             continue
         for place, column in enumerate(task.columns):
             family = [row for one in table.tasks for row in one.columns[place].rows if row.method != baseline]
-            said.append(f"{task.task}, {column.measure.name}: {_apart(column, family, table)}")
+            if apart := _apart(column, family, table):
+                said.append(f"{task.task}, {column.measure.name}: {apart}")
         said += [
             f"{task.task}: left out, as they diverged: {arm}, seeds {', '.join(map(str, seeds))}."
             for arm, seeds in task.diverged.items()
@@ -268,14 +282,22 @@ def sentences(table: StudyTable) -> list[str]:
     return said
 
 
+def _warnings(table: StudyTable) -> list[str]:
+    return [f"{arm}: {warning}." for arm, warning in table.effects.items()]
+
+
 def _rows(task: TaskTable, arm: str) -> list[SeedComparison]:
     return [row for column in task.columns for row in column.rows if row.method == arm]
 
 
 def _apart(column: Column, everywhere: Sequence[SeedComparison], table: StudyTable) -> str:
-    """Which arms of a task differ from the baseline by the paired test. `everywhere`: the comparisons of all tasks by this measure."""
+    """Which arms of a task differ from the baseline by the paired test; "" where the primary comparison is all there is.
+    `everywhere`: the comparisons of all tasks by this measure."""
     family = [row for row in everywhere if row is not table.primary]
     rows = [row for row in column.rows if row in family]
+    primary = any(row is table.primary for row in column.rows)
+    if primary and not rows:
+        return ""
     apart = [
         f"{row.method} {gap_text(row.difference, column.measure.unit)}" for row in rows if is_significant(row.p_holm)
     ]
@@ -287,7 +309,8 @@ def _apart(column: Column, everywhere: Sequence[SeedComparison], table: StudyTab
     ]
     tested = [row.pairs for row in family if row.p_paired is not None]
     over = f", Holm over {counted(len(tested), 'comparison')}" if tested else ""
-    said = f"arms that differ from {table.protocol.baseline} at the 5 % level (sign flips over pairs{over}): "
+    arms = "other arms" if primary else "arms"
+    said = f"{arms} that differ from {table.protocol.baseline} at the 5 % level (sign flips over pairs{over}): "
     if not apart and rows and max(tested, default=0) < enough_seeds(len(tested)):
         return f"{said}none; so few pairs cannot show any."
     few = [row.method for row in rows if 0 < row.pairs < ENOUGH]
@@ -300,7 +323,7 @@ def markdown(table: StudyTable) -> str:
     """The table as docs keep it: a row for every end point and arm."""
     headings = ["end point", "arm", "seeds", "mean ± SD", f"against {table.protocol.baseline} (95 % interval)"]
     headings += ["p paired", "p Holm", "p unpaired, Holm"]
-    lines = []
+    lines = [line for warning in _warnings(table) for line in (warning, "")]
     for task in table.tasks:
         lines += [f"**{task.task}** ({before_text(task, table.protocol)})", ""]
         lines += [f"| {' | '.join(headings)} |", "|---" * len(headings) + "|"]

@@ -241,6 +241,8 @@ class StackedTraining:
             weights.append(record.padded(record.weights, batch.mask))
             if diagnose:
                 known = record.summary()
+                if method.rule.constant:  # there is nothing to warn of
+                    del known["weight_signal_mean"], known["weight_signal_std"]
                 diagnostics[place] = {name: known[name] for name in DIAGNOSTICS if name in known}
         return torch.stack(weights), diagnostics
 

@@ -11,13 +11,15 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from delta_evidence.measured.estimate import MeasuredCredit
-from delta_evidence.planted.measures import SIDES, auroc, rank_agreement
+from delta_evidence.planted.measures import SIDES, auroc, rank_agreement, weight_spread
 from delta_evidence.rollouts import Rollouts
 
 TOP = 0.1
 """The share of a side's tokens, largest |credit| first, that a weight is to find."""
 OPEN = 0.1
 """The chance of success from which on a response counts as one that could still have been right."""
+ROUNDING = 1e-6
+"""Weights are float32: one that is this close to the mean, as a share of it, is the mean."""
 LABELS = "labels"
 """The row that tells how reliable the labels are: one half of the samples as a score of the other."""
 
@@ -43,6 +45,7 @@ class Labels:
     """The measured tokens of a batch, packed response by response."""
 
     def __init__(self, rollouts: Rollouts, rows: Sequence[int], credits: Sequence[MeasuredCredit]):
+        self._rollouts = rollouts
         self._rows = torch.tensor(rows, device=rollouts.mask.device)
         self._mask = rollouts.mask[self._rows]
         self._right = self.take(rollouts.correct[:, None].expand_as(rollouts.mask))
@@ -57,18 +60,20 @@ class Labels:
         return values[self._rows][self._mask].double().cpu()
 
     def agreement(self, weights: Float[Tensor, "batch time"]) -> dict[str, float]:
-        """Of one method's weights.
+        """Of one method's weights, with their mean and standard deviation (`weight_spread`).
 
         {side}_rank   Spearman's correlation of the weight with |credit| on responses of that side
         {side}_auroc  chance that a token of that side's top tenth by |credit| has a larger weight than another
-        sign          share of the tokens whose interval leaves 0 out on which (weight - 1) A has the sign of the credit: the weight
-                      pushes a token up, against plain DAPO, where the credit is positive, and down where it is negative. A weight
-                      of exactly 1 does neither and counts half
+        sign          share of the tokens whose interval leaves 0 out on which (weight - mean weight) A has the sign of the credit: the
+                      weight pushes a token up, against DAPO with a loss of the same scale, where the credit is positive, and down
+                      where it is negative. A weight that is the mean does neither and counts half; NaN where all weights are 0
         """
-        own = self.take(weights)
-        push = (own - 1).sign() * self._advantage.sign()
-        agrees = torch.where(push == 0, 0.5, (push == self.credit.sign()).double())
-        return {"sign": self._over_sure(agrees)} | self._by_side(own, self.credit)
+        own, spread = self.take(weights), weight_spread(weights, self._rollouts)
+        mean = own.new_tensor(spread["weight_signal_mean"])
+        agrees = (1 + ((own - mean) * self._advantage).sign() * self.credit.sign()) / 2
+        agrees[own.isclose(mean, rtol=ROUNDING, atol=0)] = 0.5
+        sign = self._over_sure(agrees) if mean or spread["weight_signal_std"] else math.nan
+        return {"sign": sign} | spread | self._by_side(own, self.credit)
 
     def reliability(self) -> dict[str, float]:
         """The same of the labels: |credit| from either half of the samples against the other half, and how often their signs agree."""

@@ -17,7 +17,19 @@ from delta_evidence.measured.settings import PLAIN, MeasuredSettings
 from delta_evidence.methods import label, listed
 from delta_evidence.planted.measures import SIDES, Spread
 from delta_evidence.planted.settings import BASELINE
-from delta_evidence.planted.table import Document, Row, by_method, facts, number_text, or_nan, slices, table, value
+from delta_evidence.planted.table import (
+    Document,
+    Row,
+    by_method,
+    effects,
+    facts,
+    number_text,
+    or_nan,
+    slices,
+    table,
+    value,
+)
+from delta_rlvr.weight_words import over_a_run
 
 SCHEMA = 1
 AGREEMENT = ("right_rank", "right_auroc", "right_gain", "wrong_rank", "wrong_auroc", "wrong_gain", "sign")
@@ -47,6 +59,7 @@ def measured_result(
             row = {"condition": "clean", "method": method, "label": label(method)}
             of_slice[method] = of_slice.get(method, row) | measures
         rows += [{"slice": name, **row} for row in of_slice.values()]
+    notes = effects(documents, over_a_run, but=(BASELINE, *PLAIN))
     return {
         "schema": SCHEMA,
         "labels": "measured",
@@ -57,7 +70,7 @@ def measured_result(
             {"policy": one["policy"], "task": one["task"]} | one["facts"] | gradient_facts(np.array(one["gradient"]))
             for one in fidelities
         ],
-    }
+    } | ({"notes": notes} if notes else {})
 
 
 def _fidelity(documents: Sequence[Document]) -> dict[str, dict[str, Any]]:
@@ -95,7 +108,7 @@ def ordered(result: dict[str, Any], part: str = "all") -> list[Row]:
 def sentences(result: dict[str, Any]) -> list[str]:
     """What the table says, the conclusion first, and no more than its intervals support."""
     rows = by_method(result)
-    said = []
+    said = [f"{note}." for note in result.get("notes", ())]
     if any("over" in row for row in rows.values()):
         over = {
             name: value(row, "over")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from delta_evidence.methods import label
@@ -133,11 +133,16 @@ def notes(documents: Sequence[Document]) -> list[str]:
                 f"{cell}: only {row['mixed_groups']:.0%} of the groups have both right and wrong responses: its numbers rest on few "
                 "tokens"
             )
+    return said + effects(documents, without_effect)
+
+
+def effects(
+    documents: Sequence[Document], warn: Callable[[Iterable[Document]], str | None], but: Sequence[str] = ()
+) -> list[str]:
+    """What `warn` says of each method's weights."""
     records = [record for document in documents for record in document["records"] if record["condition"] == CLEAN]
-    for (method,), some in _grouped(records, "method").items():
-        if warning := without_effect(some):
-            said.append(f"{label(method)}: {warning}")
-    return said
+    told = {method: warn(some) for (method,), some in _grouped(records, "method").items() if method not in but}
+    return [f"{label(method)}: {warning}" for method, warning in told.items() if warning]
 
 
 def value(row: Row, measure: str) -> Spread:
