@@ -275,6 +275,22 @@ def test_a_check_says_what_the_weights_come_to(capsys, tmp_path):
     assert re.search(r"on tokens with an advantage, .*: mean 1\.\d+ \(over all tokens it is one\), standard", told)
 
 
+def test_a_broken_rule_is_named_in_brief(capsys, tmp_path):
+    """All 500 numbers that a rule had kept stood before what was wrong with it."""
+    file = tmp_path / "keeps.py"
+    file.write_text(
+        "from dataclasses import dataclass, field\nfrom delta_rlvr import TokenRule\n\n\n"
+        "@dataclass(frozen=True)\nclass Keeps(TokenRule):\n    seen: list = field(default_factory=list)\n\n"
+        "    def weigh(self, batch):\n        self.seen.extend([0.25] * 500)\n"
+        "        return 0 * batch.position.float() + len(self.seen)\n"
+    )
+    assert main(["methods", f"{file}:Keeps", "--check"]) == 1
+    rule, wrong, *_ = capsys.readouterr().err.splitlines()
+    assert rule.startswith("Keeps(seen=[0.25")
+    assert len(rule) <= 200
+    assert wrong.startswith("depends on the number of calls")
+
+
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-", ">/dev/full", "2>/dev/full"])
 @pytest.mark.parametrize("given", ["--version", "train --help", "report nowhere"])
 def test_closed_and_full_standard_streams(given, closed, tmp_path):

@@ -94,6 +94,24 @@ def test_delta_on_the_same_pairs(tmp_path: Path) -> None:
     assert "| `grpo` | +4.0 | +5.0 (1) | +0.0 | 2 |" in text
 
 
+def test_one_rounding(tmp_path: Path) -> None:
+    """1.25 points were +1.2 in DelTA's own row and +1.3 beside another's."""
+    study(tmp_path, "one", [("dapo", 0, 0.25, 0.6), ("delta", 0, 0.2625, 0.6), ("grpo", 0, 0.25, 0.6)])
+    text = markdown(leaderboard(tmp_path))
+    own = next(line for line in text.splitlines() if "`delta` |" in line and "over training" not in line).split("|")[2]
+    assert f"| `grpo` | +0.0 |{own}|" in text
+
+
+def test_weights_without_effect_are_told(tmp_path: Path) -> None:
+    """A rule that trained nothing led the table, and nothing was said."""
+    study(tmp_path, "one", [("dapo", 0, 0.5, 0.6), ("mine.py:Zero", 0, 0.6, 0.6)])
+    place = tmp_path / "one" / "runs.jsonl"
+    first, second = map(json.loads, place.read_text().splitlines())
+    zeros = {"batch": [0], "weight_signal_mean": [0.0], "weight_signal_std": [0.0]}
+    write_rows(place, [first, second | {"signal_groups": [1.0, 1.0], "diagnostics": zeros}])
+    assert "\n\n`mine.py:Zero`: every weight is 0: nothing is learnt.\n" in markdown(leaderboard(tmp_path))
+
+
 def test_other_settings_are_other_columns(tmp_path: Path) -> None:
     runs = [("dapo", 0, 0.5, 0.6), ("delta", 0, 0.6, 0.6)]
     study(tmp_path, "one", runs)
@@ -166,6 +184,10 @@ def test_planted_credit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 def test_mistakes_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["leaderboard", str(tmp_path / "nowhere")]) == 2
     assert "is no folder" in capsys.readouterr().err
+    (tmp_path / "runs.jsonl").touch()
+    assert main(["leaderboard", str(tmp_path / "runs.jsonl")]) == 2
+    assert f"is a file: name its folder, {tmp_path}\n" in capsys.readouterr().err
+    (tmp_path / "runs.jsonl").unlink()
     assert main(["leaderboard", str(tmp_path)]) == 2
     assert "nothing to show" in capsys.readouterr().err
     (tmp_path / "credit_bench.json").write_text("{")

@@ -685,6 +685,44 @@ def test_arms_differ_by_the_paired_test(tmp_path: Path) -> None:
     )
 
 
+def test_what_the_primary_leaves_to_compare(tmp_path: Path) -> None:
+    """Beside a significant primary stood "arms that differ from dapo: none", of the very same arm."""
+    found = [
+        outcome(arm, seed, 0.5, 0.4 + gain + 0.001 * seed * (arm == "delta"))
+        for arm, gain in (("dapo", 0.0), ("delta", 0.01), ("grpo", 0.0))
+        for seed in range(8)
+    ]
+    declared = primary_on("phrased-sums", "over_training")
+    two = protocol_of(tmp_path, arms={"dapo": 8, "delta": 8}, primary=declared)
+    said = sentences(study_table(two, found[:16]))
+    assert "more than seed-to-seed variation" in said[0]
+    assert not any("accuracy over training: " in one for one in said[1:])
+    three = protocol_of(tmp_path, arms={"dapo": 8, "delta": 8, "grpo": 8}, primary=declared)
+    said = sentences(study_table(three, found))
+    assert said[2].startswith("phrased-sums, accuracy over training: other arms that differ from dapo")
+    assert said[1].startswith("phrased-sums, held-out accuracy: arms that differ")
+
+
+def test_weights_without_effect_are_told_first(tmp_path: Path) -> None:
+    """A rule that trained nothing led the table with a standard deviation of 0, and nothing was said."""
+    protocol = protocol_of(tmp_path, arms={"dapo": 2, "delta": 2, "grpo": 2})
+    kept = {"delta": (0.0, 0.0), "grpo": (5.0, 0.5)}
+    found = [outcome(arm, seed, 0.5, 0.4) for arm in protocol.arms for seed in range(2)]
+    found = [
+        replace(
+            one,
+            diagnostics={"batch": [0], "weight_signal_mean": [pair[0]], "weight_signal_std": [pair[1]]}
+            if (pair := kept.get(one.run.arm))
+            else {},
+        )
+        for one in found
+    ]
+    table = study_table(protocol, found)
+    assert sentences(table)[0] == "delta: every weight is 0: nothing is learnt."
+    assert sentences(table)[1].startswith("grpo: the weights are far from one; their mean is about 5,")
+    assert markdown(table).startswith("delta: every weight is 0: nothing is learnt.\n\ngrpo: ")
+
+
 def test_the_start_is_named_with_its_temperature(tmp_path: Path, capsys: Any) -> None:
     """A table of greedy scores had the score at T = 1 before training in its title."""
     training = TINY["training"] | {"temperature": 0.9}

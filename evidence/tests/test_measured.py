@@ -13,7 +13,7 @@ import torch
 from delta_evidence.judging import Judge
 from delta_evidence.learning.protocol import Run, TrainingSettings
 from delta_evidence.learning.training import StackedTraining
-from delta_evidence.measured.agreement import choose, planted_agreement, top
+from delta_evidence.measured.agreement import Labels, choose, planted_agreement, top
 from delta_evidence.measured.bench import check_verifiable
 from delta_evidence.measured.continuations import COPIES, Response, StackContinuations, checked_reward, responses_of
 from delta_evidence.measured.estimate import MeasuredCredit, estimate
@@ -29,6 +29,8 @@ from delta_evidence.measured.fidelity import (
 from delta_evidence.measured.measure import measure
 from delta_evidence.measured.nodes import cut, importance, pilot_next, share_out
 from delta_evidence.measured.served import ServedContinuations
+from delta_evidence.measured.settings import MeasuredSettings
+from delta_evidence.measured.table import measured_result, sentences
 from delta_evidence.planted.updates import update_vectors
 from delta_evidence.rollouts import Batch, make_collector
 from delta_rlvr.cli import main
@@ -389,6 +391,46 @@ def test_agreement_with_planted_labels_by_hand():
     assert agreement["wrong_open"] == 0.5
     assert agreement["open_planted"] == 1.0
     assert math.isnan(agreement["right_planted"])
+
+
+@pytest.mark.parametrize(
+    ("weights", "sign"),
+    [
+        # Mean 2 over the first two rows. Two tokens have it (a half each); 1 pushes its token down on the right side, 3 on the wrong.
+        ([[2, 1], [3, 2]], 0.75),
+        ([[20, 10], [30, 20]], 0.75),
+        ([[1, 1], [1, 1]], 0.5),
+        ([[1.01, 1.01], [1.01, 1.01]], 0.5),  # it was 0.750
+        ([[0.99, 0.99], [0.99, 0.99]], 0.5),  # it was 0.250
+        ([[0, 0], [0, 0]], math.nan),
+    ],
+)
+def test_signs_by_hand(weights, sign):
+    """The scale of a weight is no credit: a constant one pushes each token as DAPO does."""
+    credits = [[0.5, -0.2], [-0.3, 0.2]]
+    rollouts = SimpleNamespace(
+        mask=torch.ones(3, 2, dtype=torch.bool),
+        correct=torch.tensor([1.0, 0.0, 1.0]),
+        advantages=torch.tensor([1.0, -1.0, 0.0]),
+    )
+    kept = [MeasuredCredit(*[np.array(one)] * 9) for one in credits]
+    found = Labels(rollouts, [0, 1], kept).agreement(torch.tensor([*weights, [100, 100]], dtype=torch.float32))
+    assert found["sign"] == pytest.approx(sign, nan_ok=True)
+    assert found["weight_signal_mean"] == pytest.approx(np.mean(weights))
+
+
+def test_weights_without_effect_are_told():
+    settings = MeasuredSettings(policies=("builtin",), tasks=("phrased-sums",))
+    spreads = {"surprise": (0.1, 0.1), "delta": (1.0, 0.0), "grpo": (1.0, 0.2)}
+    records = [
+        {"method": name, "condition": "clean", "sign": None, "weight_signal_mean": mean, "weight_signal_std": std}
+        for name, (mean, std) in spreads.items()
+    ]
+    document = {"policy": "builtin", "task": "phrased-sums", "facts": {}, "records": records}
+    said = sentences(measured_result([document], [], settings))
+    # A plain score is no rule.
+    assert said[0] == "delta: the weights hardly differ from each other: in effect, this is DAPO."
+    assert not [one for one in said if one.startswith(("grpo", "surprise"))]
 
 
 def test_the_top_tenth_has_some_credit():
