@@ -86,6 +86,32 @@ def test_a_row_by_an_independent_loop() -> None:
     assert blanks["fading_p"] == f"{p:.3f}"
 
 
+def test_the_ranks_are_those_of_every_kept_study() -> None:
+    """Three learning rates that were kept had correlations outside of the page's range."""
+    means = []
+    for place in (EVIDENCE / "results").glob("*/**/runs.jsonl"):
+        by_side: dict[tuple[str, str], list[float]] = {}
+        for line in map(json.loads, place.read_text().splitlines()):
+            told = line.get("diagnostics", {})
+            for side in ("rank_positive", "rank_negative"):
+                if line["run"]["arm"] == "delta" and side in told and "rivals" not in place.parts:  # a tiny policy
+                    by_side.setdefault((line["run"]["task"], side), []).append(
+                        statistics.fmean(value for value in told[side] if value is not None)
+                    )
+        means += [abs(statistics.fmean(values)) for values in by_side.values()]
+    blanks = fill(read_studies(EVIDENCE), EVIDENCE)
+    assert blanks["ranks"] == f"{min(means):.2f} to {max(means):.2f}" == "0.42 to 0.89"
+    assert blanks["ranks_least"] == "4e-5"
+
+
+def test_no_gain_was_shown_at_the_end_of_the_better_rate() -> None:
+    """What the summary says of both draws: each interval has 0 in it."""
+    blanks = fill(read_studies(EVIDENCE), EVIDENCE)
+    for name in ("rate_end", "rate_end_other"):
+        low, high = re.search(r"\((\S+) to (\S+)\)", blanks[name]).groups()
+        assert float(low) < 0 < float(high)
+
+
 def test_tasks_by_their_short_names() -> None:
     assert short_task("small_word_problems.jsonl?shots=4&working=working") == "word problems"
     assert short_task("math/gsm8k_train.jsonl?schema=gsm8k") == "GSM8K"

@@ -101,7 +101,7 @@ def fill(studies: Sequence[KeptStudy], evidence: Path) -> dict[str, str]:
         {key: _mean(judged[key, arm]) for key in FAMILY} for arm in ("delta-scalar", "dapo with an entropy penalty")
     )
     real = [study for study in studies if study.real]
-    sizes = sorted(size for study in real for size in _ranks(study))
+    sizes = sorted((size, study.rate) for study in kept if study.real for size in _ranks(study))
     below = sorted(_below(study) for study in real if study.model == "SmolLM2-135M" and list(study.pairs("delta")))
     return {
         "smollm2": _gap(_over(smollm2)),
@@ -130,7 +130,8 @@ def fill(studies: Sequence[KeptStudy], evidence: Path) -> dict[str, str]:
         "greedy_means": f"{penalty['greedy_over']:+.1f} and {scalar['greedy_over']:+.1f}",
         "sampled_apart": f"{scalar['speed'] - penalty['speed']:.1f}",
         "later_draw": f"{100 * statistics.fmean(_over(by_name['smollm2-explain'].pairs('delta'))):+.1f}",
-        "ranks": f"{sizes[0]:.2f} to {sizes[-1]:.2f}",
+        "ranks": f"{sizes[0][0]:.2f} to {sizes[-1][0]:.2f}",
+        "ranks_least": sizes[0][1],
         "below": f"{below[0]:.1f} to {below[-1]:.1f}",
         "qwen_below": f"{_below(by_name['qwen-gsm8k']):.1f}",
         "pilot_pairs": str(len(with_pilots) - len(smollm2)),
