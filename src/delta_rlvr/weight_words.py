@@ -47,7 +47,10 @@ def without_effect(metrics: Iterable[Mapping[str, Any]]) -> str | None:
 def over_a_run(metrics: Iterable[Mapping[str, Any]]) -> str | None:
     """Return the warning of `weights_in_effect` for the mean batch with a learning signal, or None."""
     known = _learnt(metrics)
-    return weights_in_effect(*map(statistics.fmean, zip(*known, strict=True))) if known else None
+    if not known:
+        return None
+    mean, std = (statistics.fmean(values) for values in zip(*known, strict=True))
+    return weights_in_effect(mean, std)
 
 
 def _learnt(metrics: Iterable[Mapping[str, Any]]) -> list[tuple[float, float]]:
