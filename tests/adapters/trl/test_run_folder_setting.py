@@ -160,10 +160,27 @@ def test_a_changed_reward_or_data_set_is_not_resumed_in_silence(tmp_path):
         fewer.train(resume_from_checkpoint=True)
     other = build_real(**given | {"max_steps": 3})
     other.reward_funcs = [nothing_right]
-    with pytest.raises(RunFolderError, match=r"the file that `reward` names has changed .* with `accept_changed`"):
+    words = r"the file that `reward` names has changed .* anyway with `trainer\.train\(\.\.\., accept_changed=True\)`"
+    with pytest.raises(RunFolderError, match=words):
         other.train(resume_from_checkpoint=True)
     other.train(resume_from_checkpoint=True, accept_changed=True)
     assert "reward_sha256" in read_run(tmp_path).info["resumed"][0]["settings_changed"]
+
+
+def test_changed_settings_of_a_reward_are_not_resumed_in_silence(tmp_path):
+    def weighted(form, steps=2):
+        reward = WeightedReward([(letters, 1), (FormatReward(), form)])
+        return build_real(output_dir=str(tmp_path), reward=reward, **DUE | {"max_steps": steps})
+
+    weighted(0.1).train()
+    with pytest.raises(RunFolderError, match="the settings of its reward functions have changed since this run began"):
+        weighted(10, 3).train(resume_from_checkpoint=True)
+    weighted(0.1, 3).train(resume_from_checkpoint=True)
+    run_json = tmp_path / "run.json"
+    info = json.loads(run_json.read_text())
+    del info["settings"]["reward_settings_sha256"]  # as of an older version
+    run_json.write_text(json.dumps(info))
+    weighted(10, 4).train(resume_from_checkpoint=True)
 
 
 def test_a_handler_of_the_script_is_left_alone(tmp_path):
@@ -227,6 +244,16 @@ def test_the_last_step_has_its_line_of_metrics(tmp_path):
     assert [line["step"] for line in run.metrics] == [2, 3]
 
 
+def test_an_interrupt_keeps_the_metrics_since_the_last_line(tmp_path):
+    given = {"output_dir": str(tmp_path), "run_folder": True, "max_steps": 6, "logging_steps": 3}
+    trainer = build_real(**given)
+    trainer.observers.append(lambda batch: signal.raise_signal(signal.SIGINT) if batch.step == 2 else None)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    build_real(**given).train(resume_from_checkpoint=True)
+    assert [line["step"] for line in read_run(tmp_path).metrics] == [2, 3, 6]
+
+
 def test_steps_without_a_line_of_metrics_count(tmp_path):
     build_real(output_dir=str(tmp_path), run_folder=True, max_steps=3, logging_strategy="no").train()
     run = read_run(tmp_path)
@@ -285,6 +312,8 @@ def test_scores_of_trls_own_evaluation_are_kept(tmp_path):
     assert all("loss" in line for line in run.metrics)
     scores = {line["step"]: line["eval_reward"] for line in run.metrics if "eval_reward" in line}
     assert scores == {line["step"]: line["eval_reward"] for line in logged[1:]}
+    assert run.info["settings"]["eval_rows"] == 2
+    assert run.info["settings"]["eval_dataset_sha256"] != run.info["settings"]["train_dataset_sha256"]
     final = run.info["final"]
     assert final["before"]["accuracy"] == logged[0]["eval_reward"]
     assert final["after"] == {

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import torch
-from transformers import TrainerCallback, TrainerControl, TrainerState
+from transformers import IntervalStrategy, TrainerCallback, TrainerControl, TrainerState
 
 from delta_rlvr.adapters.trl.resume import read_seal
 from delta_rlvr.exit_codes import ending_signals
@@ -105,6 +105,8 @@ class FinishTheBatch(TrainerCallback):
         if signalled:
             self.timer.cancel()  # the save is not interrupted
             control.should_save = control.should_training_stop = True
+            # The resumed run's first line has the steps after the checkpoint alone.
+            control.should_log |= args.logging_strategy == IntervalStrategy.STEPS
 
 
 @contextmanager
