@@ -38,8 +38,8 @@ def differences(runs: Sequence[RunReader], scores: Sequence[Mapping[str, Any]]) 
 
 def script_differences(runs: Sequence[RunReader], scores: Sequence[Mapping[str, Any]], *, evaluated: bool) -> str:
     """Return in what the mean rewards of scripts' runs differ, in words: those on the eval_dataset if `evaluated`, else of training."""
-    found = [run.info.get("settings") for run, score in zip(runs, scores, strict=True) if score["after"]]
-    settings = [one for one in found if isinstance(one, dict)]
+    scored = [run.info.get("settings") for run, score in zip(runs, scores, strict=True) if score["after"]]
+    settings = [one for one in scored if isinstance(one, dict)]
 
     def differ(name: str) -> bool:
         known = [one[name] for one in settings if one.get(name) is not None]

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from delta_rlvr.adapters.metrics import MAIN_METRICS, PREFIX
+from delta_rlvr.adapters.trl import interrupts
 from delta_rlvr.adapters.trl.recorded import _contents, _write_page
 from delta_rlvr.adapters.trl.run_folder import _NAMES
 from delta_rlvr.credit import stream
@@ -252,6 +253,31 @@ def test_an_interrupt_keeps_the_metrics_since_the_last_line(tmp_path):
         trainer.train()
     build_real(**given).train(resume_from_checkpoint=True)
     assert [line["step"] for line in read_run(tmp_path).metrics] == [2, 3, 6]
+
+
+def test_an_interrupt_without_time_for_the_batch_keeps_them_too(tmp_path, monkeypatch):
+    """The line of step 2 has nothing of the batch that is let go."""
+    monkeypatch.setattr(interrupts, "_ECHO", -1.0)  # a second signal is none of the first
+    given = {"run_folder": True, "max_steps": 6}
+    build_real(**given, output_dir=str(tmp_path / "whole"), logging_steps=2).train()
+    trainer = build_real(**given, output_dir=str(tmp_path / "run"), logging_steps=3)
+
+    def interrupted(batch):
+        if batch.step == 3:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+
+    trainer.observers.append(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    whole, cut = ([*read_run(tmp_path / name).metrics] for name in ("whole", "run"))
+    assert [line["step"] for line in cut] == [2]
+    later = {"grad_norm", "learning_rate", "note"}
+    for name in whole[0].keys() - later:
+        if not name.startswith(("seconds_", "time")):
+            assert cut[0][name] == whole[0][name], name
+    build_real(**given, output_dir=str(tmp_path / "run"), logging_steps=3).train(resume_from_checkpoint=True)
+    assert [line["step"] for line in read_run(tmp_path / "run").metrics] == [2, 3, 6]
 
 
 def test_steps_without_a_line_of_metrics_count(tmp_path):
