@@ -106,8 +106,10 @@ class RunWriter:
         info = _info_to_resume(folder, new)
         settings, before = new["settings"], info.get("settings", {})
         for name in (key for key in settings if step and key.endswith(CONTENT)):
+            what = name.removesuffix(CONTENT)
+            if what == "eval_dataset" and settings[name] is None:  # the rest of the run is not evaluated
+                continue
             if not accept_changed and before.get(name) not in (None, settings[name]):
-                what = name.removesuffix(CONTENT)
                 edited = f"the file that `{what}` names has changed"
                 if what in ("train_dataset", "eval_dataset"):  # of a script
                     rows = what.replace("dataset", "rows")

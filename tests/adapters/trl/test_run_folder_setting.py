@@ -159,6 +159,13 @@ def test_a_changed_reward_or_data_set_is_not_resumed_in_silence(tmp_path):
     fewer.train_dataset = fewer.train_dataset.select(range(16))
     with pytest.raises(RunFolderError, match=r"`train_dataset` has other rows \(32, now 16\) since this run began"):
         fewer.train(resume_from_checkpoint=True)
+    with_eval = read_run(tmp_path).info
+    with_eval["settings"] |= {"eval_dataset_sha256": "of two rows", "eval_rows": 2}
+    (tmp_path / "run.json").write_text(json.dumps(with_eval))
+    more = build_real(**given | {"max_steps": 3})
+    more.eval_dataset = more.train_dataset.select(range(3))
+    with pytest.raises(RunFolderError, match=r"`eval_dataset` has other rows \(2, now 3\) since this run began"):
+        more.train(resume_from_checkpoint=True)
     other = build_real(**given | {"max_steps": 3})
     other.reward_funcs = [nothing_right]
     words = r"the file that `reward` names has changed .* anyway with `trainer\.train\(\.\.\., accept_changed=True\)`"
