@@ -369,6 +369,40 @@ def test_select_refuses_before_it_samples(tmp_path, capsys, policy):
     assert not (tmp_path / "evaluations").exists()
 
 
+@pytest.mark.parametrize("prefix", ["", "task:"])
+def test_select_by_a_file_with_named_columns(tmp_path, capsys, policy, prefix):
+    """It sampled the first checkpoint and then found no score under the rule's name."""
+    model, tokenizer = policy
+    model.save_pretrained(tmp_path / "checkpoint-1")
+    tokenizer.save_pretrained(tmp_path / "checkpoint-1")
+    file = tmp_path / "test.jsonl"
+    file.write_text("".join(json.dumps({"prompt": f"{n} + 1 = ?", "solution": str(n + 1)}) + "\n" for n in range(40)))
+    words = (
+        "--select",
+        tmp_path,
+        "--max-tokens",
+        4,
+        "--limit",
+        2,
+        "--template_text",
+        "{question} End with 'Answer: X'",
+        "--rule",
+    )
+    for listed in ((), ("--list",)):
+        for rule, told in (
+            (f"{prefix}{file}:avg@2", "?question=COLUMN"),
+            (f"{prefix}{tmp_path / 'none.jsonl'}:avg@2", "none.jsonl"),
+            ("nosuch:avg@2", "there is no benchmark 'nosuch'"),
+        ):
+            assert evaluate(*words, rule, *listed) == 2
+            said = capsys.readouterr()
+            assert told in said.err
+            assert "checkpoint-1" not in said.out
+    assert not (tmp_path / "evaluations").exists()
+    assert evaluate(*words, f"{prefix}{file}?question=prompt&answer=solution:avg@2") == 0
+    assert "* step 1" in capsys.readouterr().out
+
+
 def test_select_among_checkpoints(tmp_path, capsys, policy):
     model, tokenizer = policy
     for step in (1, 2):

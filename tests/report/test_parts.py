@@ -298,6 +298,35 @@ class TestComparison:
     @pytest.mark.parametrize(
         ("other", "words"),
         [
+            ({}, ""),
+            ({"eval_dataset_sha256": "b", "eval_rows": 12}, "eval_dataset (40 rows; 12 rows)."),
+            ({"reward_settings_sha256": "b"}, "reward functions or their settings."),
+            ({"reward_sha256": None}, ""),
+            ({"reward_weights": [1.0, 10.0]}, "reward functions or their settings."),
+        ],
+    )
+    @pytest.mark.parametrize("evaluated", [True, False])
+    def test_mean_rewards_of_different_rewards_or_rows_are_not_compared(self, tmp_path, other, words, evaluated):
+        same = {"eval_dataset_sha256": "a", "eval_rows": 40, "reward_sha256": "a", "reward_settings_sha256": "a"}
+        same |= {"reward": "reward", "reward_weights": [1.0, 1.0]}
+        final = (
+            {"after": {"accuracy": 0.5, "own_reward": True, "metric": "eval_reward", "step": 3}} if evaluated else {}
+        )
+        for method, settings in (("dapo", same), ("delta", same | other)):
+            run = bare_run(tmp_path / method, method=method, rewards=(0.5,))
+            (run.path / "run.json").write_text(json.dumps(run.info | {"settings": settings, "final": final}))
+        runs = [read_run(tmp_path / method) for method in ("dapo", "delta")]
+        result = comparison(runs, group_runs(runs))
+        if words and (evaluated or "rows" not in words):
+            scores = "eval_rewards" if evaluated else "rewards"
+            assert result["verdict"] == f"These runs are not compared: their {scores} differ in {words}"
+            assert result["tests"] == []
+        else:
+            assert result["verdict"].startswith("Cannot tell delta from dapo")
+
+    @pytest.mark.parametrize(
+        ("other", "words"),
+        [
             ({"of": "other"}, "in problems (30 of test.jsonl; 30 of other.jsonl)."),
             ({"prompt": "Q: {question}\n"}, "in prompt template ({question}\\n; Q: {question}\\n)."),
             ({"reward": "my.py:other"}, "in reward (my.py:last; my.py:other)."),

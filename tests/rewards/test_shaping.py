@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
-from delta_rlvr.rewards import SoftOverlong, check_form
+from delta_rlvr.rewards import FormatReward, OverlongReward, SoftOverlong, WeightedReward, check_form
+from delta_rlvr.tasks.contents import reward_settings_digest
+from rlvr_graders import MathReward
 
 
 def test_soft_overlong_by_hand() -> None:
@@ -79,3 +83,26 @@ def test_forms(completion: str, form: str, score: float) -> None:
 def test_an_unknown_form_is_refused() -> None:
     with pytest.raises(ValueError, match="form='box' is not known"):
         check_form("", "box")  # type: ignore[arg-type]
+
+
+def test_the_digest_of_rewards_has_their_settings_and_parts() -> None:
+    def own(completions: list[str], scale: float = 1.0, **_: object) -> list[float]:
+        return [scale] * len(completions)
+
+    def weighted(**settings: object) -> list[object]:
+        given = {"weight": 1, "extract": "boxed", "form": "boxed", "buffer": 10, "scale": 1, **settings}
+        parts = [
+            (MathReward(extract=given["extract"]), given["weight"]),
+            (OverlongReward(SoftOverlong(100, given["buffer"])), 1),
+            (partial(own, scale=given["scale"]), 1),
+        ]
+        return [WeightedReward(parts), FormatReward(given["form"]), own]
+
+    digest = reward_settings_digest(weighted())
+    assert digest is not None
+    used = weighted()
+    used[0](completions=["1"], completion_ids=[[1]], answer=["1"])
+    assert reward_settings_digest(used) == digest
+    for name, value in {"weight": 10, "extract": "whole", "form": "think", "buffer": 20, "scale": 2}.items():
+        assert reward_settings_digest(weighted(**{name: value})) != digest, name
+    assert reward_settings_digest([own, own]) is None

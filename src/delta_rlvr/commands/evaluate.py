@@ -11,6 +11,7 @@ from rich.console import Console
 
 from delta_rlvr.commands import evaluate_display as display
 from delta_rlvr.commands.flags import as_flags
+from delta_rlvr.evaluate.benchmarks import check_benchmark
 from delta_rlvr.evaluate.compare import compare_many
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.evaluation import EvaluationRequest, has_template, rescore, stored_differences
@@ -250,12 +251,18 @@ def _select(args: argparse.Namespace, request: EvaluationRequest, console: Conso
     def say(text: str) -> None:
         console.print(text, highlight=False, soft_wrap=True)
 
+    def check(checkpoint: Checkpoint) -> None:
+        check_benchmark(rule.benchmark, custom_function(request.reward) is None)
+        if not args.list:
+            has_template(str(checkpoint.model))
+
     run_folder = Path(args.select)
     if args.list:
         errors = Console(stderr=True, soft_wrap=True, highlight=False)
         for one in checkpoints(run_folder, errors.print).values():
             result = selection_result_path(run_folder, rule, one.name)
             if not (result.is_file() and EvaluationResult.load(result).complete):
+                check(one)
                 print(one.model, result, sep="\t")
         return ExitCode.DONE
 
@@ -266,12 +273,7 @@ def _select(args: argparse.Namespace, request: EvaluationRequest, console: Conso
         return evaluate_model(replace(request, model=str(checkpoint.model), output=str(path)), progress)
 
     choice = select_checkpoint(
-        run_folder,
-        rule,
-        evaluate,
-        check=lambda checkpoint: has_template(str(checkpoint.model)),
-        say=say,
-        differences=lambda result: stored_differences(result, request),
+        run_folder, rule, evaluate, check=check, say=say, differences=lambda result: stored_differences(result, request)
     )
     shown = score_unit(custom_function(args.reward)).finer.plain
     for step, score in choice["scores"].items():

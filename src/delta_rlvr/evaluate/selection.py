@@ -52,9 +52,12 @@ class SelectionRule:
 
     def score(self, result: EvaluationResult) -> float:
         """Return the score of one result, which must have k samples of every question."""
-        # The result of a file or task has a shorter name than the rule.
+        # The result of a file has a shorter name than the rule, that of a task may have further settings.
         asked_for = self.benchmark.removeprefix("task:")
-        name = asked_for if asked_for in result.benchmarks() else label_of(Path(asked_for))
+        there = result.benchmarks()
+        names = [asked_for, label_of(Path(asked_for.partition("?")[0]))]
+        names += [one for one in there if one.startswith(asked_for)]
+        name = next((one for one in names if one in there), asked_for)
         scores = result.scores(name)
         asked = result.document["benchmarks"][name]["questions_asked"]
         if len(scores) != asked or any(len(values) < self.k for values in scores.values()):

@@ -13,7 +13,7 @@ from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.seeds import INTERVAL_SEEDS, SeedTable, few_problems, p_text, seed_table, student_interval
 from delta_rlvr.files import is_number
 from delta_rlvr.report.groups import RunGroup, run_labels, settings_by_group
-from delta_rlvr.report.heldout import before_last_step, differences
+from delta_rlvr.report.heldout import before_last_step, differences, script_differences
 from delta_rlvr.runs import RunReader
 from delta_rlvr.runs.layout import COMPARISON, EVALUATIONS
 from delta_rlvr.score_units import EVAL_REWARD, POINTS, REWARD, ScoreUnit, score_unit
@@ -44,7 +44,10 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
     by_group = _seed_scores(runs, groups, names, scores)
     asked = _asked(runs)
     by_trl = _trl_steps(scores)
-    apart = "" if steps or by_trl else differences(runs, scores)
+    if steps or by_trl:
+        apart = script_differences(runs, scores, evaluated=bool(by_trl))
+    else:
+        apart = differences(runs, scores)
     comparable = len(by_group) > 1 and len(asked) == 1 and not apart
     own = list(map(_own_reward, runs, scores))
     unit = EVAL_REWARD if by_trl else REWARD if steps or any(own) else POINTS
@@ -81,7 +84,7 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
         "reward_steps": steps,
         "unit": _shown(unit),
         "verdict": (
-            _apart(apart)
+            _apart(apart, "eval_rewards" if by_trl else "rewards" if steps else "held-out evaluations")
             if apart and len(asked) == 1
             else _verdict(by_group, compared, steps, scores, asked, unit, runs)
         )
@@ -129,8 +132,8 @@ def _lengths(runs: Sequence[RunReader]) -> str:
     )
 
 
-def _apart(differing: str) -> str:
-    return f"These runs are not compared: their held-out evaluations differ in {differing}."
+def _apart(differing: str, scores: str) -> str:
+    return f"These runs are not compared: their {scores} differ in {differing}."
 
 
 def _outdated(runs: Sequence[RunReader], labels: Sequence[str]) -> str:

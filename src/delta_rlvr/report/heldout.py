@@ -1,4 +1,4 @@
-"""Whether the held-out scores of a page can stand beside each other: made alike, and of the weights after the last step."""
+"""Whether the scores of a page can stand beside each other: made alike, and held-out ones of the weights after the last step."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from delta_rlvr.files import is_number
 from delta_rlvr.runs import RunReader
+from delta_rlvr.runs.layout import CONTENT
 from delta_rlvr.words import listed
 
 _SAMPLING = ("temperature", "top_p", "max_tokens", "stop")
@@ -33,6 +34,23 @@ def differences(runs: Sequence[RunReader], scores: Sequence[Mapping[str, Any]]) 
     if differ("ids") or differ("count") or (asked and not {"prompt", "reward"} & {*names}):
         names.insert(0, "problems")
     return listed([_named(name, [one[name] for one in scored]) for name in names])
+
+
+def script_differences(runs: Sequence[RunReader], scores: Sequence[Mapping[str, Any]], *, evaluated: bool) -> str:
+    """Return in what the mean rewards of scripts' runs differ, in words: those on the eval_dataset if `evaluated`, else of training."""
+    scored = [run.info.get("settings") for run, score in zip(runs, scores, strict=True) if score["after"]]
+    settings = [one for one in scored if isinstance(one, dict)]
+
+    def differ(name: str) -> bool:
+        known = [one[name] for one in settings if one.get(name) is not None]
+        return any(value != known[0] for value in known)
+
+    names = []
+    if evaluated and differ(f"eval_dataset{CONTENT}"):
+        names.append(_named("eval_dataset", [f"{one['eval_rows']} rows" for one in settings if one.get("eval_rows")]))
+    if any(map(differ, (f"reward{CONTENT}", f"reward_settings{CONTENT}", "reward_weights"))):
+        names.append("reward functions or their settings")
+    return listed(names)
 
 
 def _facts(run: RunReader, score: Mapping[str, Any]) -> dict[str, Any]:

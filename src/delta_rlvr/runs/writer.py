@@ -106,16 +106,21 @@ class RunWriter:
         info = _info_to_resume(folder, new)
         settings, before = new["settings"], info.get("settings", {})
         for name in (key for key in settings if step and key.endswith(CONTENT)):
+            what = name.removesuffix(CONTENT)
+            if what == "eval_dataset" and settings[name] is None:  # the rest of the run is not evaluated
+                continue
             if not accept_changed and before.get(name) not in (None, settings[name]):
-                what = name.removesuffix(CONTENT)
                 edited = f"the file that `{what}` names has changed"
-                if what == "train_dataset":  # of a script
-                    edited = (
-                        f"`train_dataset` has other rows ({before.get('train_rows')}, now {settings.get('train_rows')})"
-                    )
+                if what in ("train_dataset", "eval_dataset"):  # of a script
+                    rows = what.replace("dataset", "rows")
+                    edited = f"`{what}` has other rows ({before.get(rows)}, now {settings.get(rows)})"
+                elif what == "reward_settings":
+                    edited = "the settings of its reward functions have changed"
+                script = f"train_dataset{CONTENT}" in settings
                 raise RunFolderError(
                     f"{folder}: {edited} since this run began, so that later steps would differ from earlier ones: restore it, resume "
-                    "anyway with `accept_changed` (run.json records it), or start another run in a new folder"
+                    f"anyway with `{'trainer.train(..., accept_changed=True)' if script else 'accept_changed'}` (run.json records it), "
+                    "or start another run in a new folder"
                 )
         kept, unreadable = _metrics_until(folder / METRICS, step)
         write_text(folder / METRICS, "".join(line + "\n" for line in kept.values()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -46,6 +46,36 @@ def rewards_digest(functions: Iterable[Any]) -> str | None:
             digests.append(_code_digest(function if inspect.isroutine(function) else type(function)))
     known = [digest for digest in digests if digest]
     return hashlib.sha256("".join(known).encode()).hexdigest() if known else None
+
+
+def reward_settings_digest(functions: Iterable[Any]) -> str | None:
+    """Return the SHA-256 of the settings of a script's reward functions: those of this library's rewards with their parts, and the
+    arguments of a `partial`. None if there are none; what another object is set to is not known."""
+    known = [one for one in functions if isinstance(one, partial) or _is_ours(type(one))]
+    return hashlib.sha256(repr([_described(one) for one in known]).encode()).hexdigest() if known else None
+
+
+def _described(value: Any) -> Any:
+    """Return what tells this setting from another."""
+    if value is None or isinstance(value, str | bytes | int | float | Path):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return [_described(one) for one in value]
+    if isinstance(value, Mapping):
+        return [(repr(name), _described(one)) for name, one in value.items()]
+    if isinstance(value, partial):
+        return [_described(one) for one in (value.func, value.args, value.keywords)]
+    code = value if inspect.isroutine(value) or isinstance(value, type) else type(value)
+    name = f"{code.__module__}.{code.__qualname__}"
+    if not _is_ours(code):
+        return name, rewards_digest([value])
+    if code is value:
+        return name
+    return name, [(key, _described(one)) for key, one in vars(value).items() if not key.startswith("last_")]
+
+
+def _is_ours(code: Any) -> bool:
+    return str(code.__module__).partition(".")[0] in (__name__.partition(".")[0], "rlvr_graders")
 
 
 def rows_digest(data: Any) -> str | None:

@@ -103,8 +103,10 @@ def test_saves_are_decided_before_ours_is_asked_and_made_after():
 def test_weights_are_read_from_a_checkpoint(tmp_path):
     assert list(inspect.signature(Trainer._load_from_checkpoint).parameters)[:2] == ["self", "resume_from_checkpoint"]
     assert list(inspect.signature(Trainer._save_checkpoint).parameters) == ["self", "model", "trial"]
-    trainer = build("dapo", max_steps=1, output_dir=str(tmp_path), save_strategy="steps")
+    trainer = build("dapo", max_steps=1, output_dir=str(tmp_path), save_strategy="steps", logging_steps=1)
     trainer.train()
+    assert trainer._globalstep_last_logged == 1  # `save_the_last_batch` logs what came later
+    assert trainer._tr_loss.item() == 0
     other = build("dapo", model=make_model(seed=7))
     other.load_weights(tmp_path / "checkpoint-1")
     expected = parameters_of(trainer)

@@ -18,7 +18,8 @@ def trainer(tmp_path):
         accelerator=SimpleNamespace(is_main_process=False, num_processes=1),
         state=SimpleNamespace(global_step=2),
         args=SimpleNamespace(output_dir=tmp_path),
-        save_the_last_batch=lambda: None,
+        save_the_last_batch=lambda unlogged: None,
+        unlogged=lambda: None,
         ends_batch=True,
         callbacks=callbacks,
         add_callback=callbacks.append,
@@ -28,7 +29,7 @@ def trainer(tmp_path):
 
 def end_of_step(trainer):
     control = TrainerControl()
-    trainer.callbacks[0].on_step_end(None, TrainerState(), control)
+    trainer.callbacks[0].on_step_end(SimpleNamespace(logging_strategy="steps"), TrainerState(), control)
     return control.should_save, control.should_training_stop
 
 
@@ -82,7 +83,7 @@ def test_it_does_not_wait_for_long(trainer, monkeypatch):
 @pytest.mark.parametrize("learning", [False, True])
 def test_the_last_batch_is_saved_with_its_random_states_unless_weights_moved_since(trainer, learning):
     saved = []
-    trainer.save_the_last_batch = lambda: saved.append(torch.get_rng_state())
+    trainer.save_the_last_batch = lambda unlogged: saved.append(torch.get_rng_state())
 
     def stop_within_a_batch():
         end_of_step(trainer)

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from delta_rlvr.adapters.metrics import MAIN_METRICS, PREFIX
+from delta_rlvr.adapters.trl import interrupts
 from delta_rlvr.adapters.trl.recorded import _contents, _write_page
 from delta_rlvr.adapters.trl.run_folder import _NAMES
 from delta_rlvr.credit import stream
@@ -158,12 +159,36 @@ def test_a_changed_reward_or_data_set_is_not_resumed_in_silence(tmp_path):
     fewer.train_dataset = fewer.train_dataset.select(range(16))
     with pytest.raises(RunFolderError, match=r"`train_dataset` has other rows \(32, now 16\) since this run began"):
         fewer.train(resume_from_checkpoint=True)
+    with_eval = read_run(tmp_path).info
+    with_eval["settings"] |= {"eval_dataset_sha256": "of two rows", "eval_rows": 2}
+    (tmp_path / "run.json").write_text(json.dumps(with_eval))
+    more = build_real(**given | {"max_steps": 3})
+    more.eval_dataset = more.train_dataset.select(range(3))
+    with pytest.raises(RunFolderError, match=r"`eval_dataset` has other rows \(2, now 3\) since this run began"):
+        more.train(resume_from_checkpoint=True)
     other = build_real(**given | {"max_steps": 3})
     other.reward_funcs = [nothing_right]
-    with pytest.raises(RunFolderError, match=r"the file that `reward` names has changed .* with `accept_changed`"):
+    words = r"the file that `reward` names has changed .* anyway with `trainer\.train\(\.\.\., accept_changed=True\)`"
+    with pytest.raises(RunFolderError, match=words):
         other.train(resume_from_checkpoint=True)
     other.train(resume_from_checkpoint=True, accept_changed=True)
     assert "reward_sha256" in read_run(tmp_path).info["resumed"][0]["settings_changed"]
+
+
+def test_changed_settings_of_a_reward_are_not_resumed_in_silence(tmp_path):
+    def weighted(form, steps=2):
+        reward = WeightedReward([(letters, 1), (FormatReward(), form)])
+        return build_real(output_dir=str(tmp_path), reward=reward, **DUE | {"max_steps": steps})
+
+    weighted(0.1).train()
+    with pytest.raises(RunFolderError, match="the settings of its reward functions have changed since this run began"):
+        weighted(10, 3).train(resume_from_checkpoint=True)
+    weighted(0.1, 3).train(resume_from_checkpoint=True)
+    run_json = tmp_path / "run.json"
+    info = json.loads(run_json.read_text())
+    del info["settings"]["reward_settings_sha256"]  # as of an older version
+    run_json.write_text(json.dumps(info))
+    weighted(10, 4).train(resume_from_checkpoint=True)
 
 
 def test_a_handler_of_the_script_is_left_alone(tmp_path):
@@ -227,6 +252,41 @@ def test_the_last_step_has_its_line_of_metrics(tmp_path):
     assert [line["step"] for line in run.metrics] == [2, 3]
 
 
+def test_an_interrupt_keeps_the_metrics_since_the_last_line(tmp_path):
+    given = {"output_dir": str(tmp_path), "run_folder": True, "max_steps": 6, "logging_steps": 3}
+    trainer = build_real(**given)
+    trainer.observers.append(lambda batch: signal.raise_signal(signal.SIGINT) if batch.step == 2 else None)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    build_real(**given).train(resume_from_checkpoint=True)
+    assert [line["step"] for line in read_run(tmp_path).metrics] == [2, 3, 6]
+
+
+def test_an_interrupt_without_time_for_the_batch_keeps_them_too(tmp_path, monkeypatch):
+    """The line of step 2 has nothing of the batch that is let go."""
+    monkeypatch.setattr(interrupts, "_ECHO", -1.0)  # a second signal is none of the first
+    given = {"run_folder": True, "max_steps": 6}
+    build_real(**given, output_dir=str(tmp_path / "whole"), logging_steps=2).train()
+    trainer = build_real(**given, output_dir=str(tmp_path / "run"), logging_steps=3)
+
+    def interrupted(batch):
+        if batch.step == 3:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+
+    trainer.observers.append(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    whole, cut = ([*read_run(tmp_path / name).metrics] for name in ("whole", "run"))
+    assert [line["step"] for line in cut] == [2]
+    later = {"grad_norm", "learning_rate", "note"}
+    for name in whole[0].keys() - later:
+        if not name.startswith(("seconds_", "time")):
+            assert cut[0][name] == whole[0][name], name
+    build_real(**given, output_dir=str(tmp_path / "run"), logging_steps=3).train(resume_from_checkpoint=True)
+    assert [line["step"] for line in read_run(tmp_path / "run").metrics] == [2, 3, 6]
+
+
 def test_steps_without_a_line_of_metrics_count(tmp_path):
     build_real(output_dir=str(tmp_path), run_folder=True, max_steps=3, logging_strategy="no").train()
     run = read_run(tmp_path)
@@ -285,6 +345,8 @@ def test_scores_of_trls_own_evaluation_are_kept(tmp_path):
     assert all("loss" in line for line in run.metrics)
     scores = {line["step"]: line["eval_reward"] for line in run.metrics if "eval_reward" in line}
     assert scores == {line["step"]: line["eval_reward"] for line in logged[1:]}
+    assert run.info["settings"]["eval_rows"] == 2
+    assert run.info["settings"]["eval_dataset_sha256"] != run.info["settings"]["train_dataset_sha256"]
     final = run.info["final"]
     assert final["before"]["accuracy"] == logged[0]["eval_reward"]
     assert final["after"] == {

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import torch
-from transformers import TrainerCallback, TrainerControl, TrainerState
+from transformers import IntervalStrategy, TrainerCallback, TrainerControl, TrainerState
 
 from delta_rlvr.adapters.trl.resume import read_seal
 from delta_rlvr.exit_codes import ending_signals
@@ -51,6 +51,7 @@ class FinishTheBatch(TrainerCallback):
         self._since = 0.0
         self._states: tuple[Any, ...] | None = None
         """The random states where the last rollout batch ended; None from the next step of the optimizer on."""
+        self._unlogged: Any = None
         # A real signal, because this thread may be waiting for something.
         self.timer = threading.Timer(GRACE, signal.pthread_kill, (threading.get_ident(), next(iter(before))))
         self.timer.daemon = True
@@ -89,13 +90,14 @@ class FinishTheBatch(TrainerCallback):
             np.random.set_state(of_numpy)
             torch.set_rng_state(of_torch)
             torch.cuda.set_rng_state_all(of_devices)
-            trainer.save_the_last_batch()
+            trainer.save_the_last_batch(self._unlogged)
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if not self._trainer.ends_batch:
             return
         devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
         self._states = random.getstate(), np.random.get_state(), torch.get_rng_state(), devices
+        self._unlogged = self._trainer.unlogged()
         signalled, accelerator = self.number is not None, self._trainer.accelerator
         if accelerator.num_processes > 1:
             flag: Any = accelerator.reduce(torch.tensor(float(signalled), device=accelerator.device), "sum")
@@ -105,6 +107,8 @@ class FinishTheBatch(TrainerCallback):
         if signalled:
             self.timer.cancel()  # the save is not interrupted
             control.should_save = control.should_training_stop = True
+            # The resumed run's first line has the steps after the checkpoint alone.
+            control.should_log |= args.logging_strategy == IntervalStrategy.STEPS
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from delta_rlvr.rewards import WeightedReward
 from delta_rlvr.runs import RunDescription, RunWriter
 from delta_rlvr.runs.layout import CONTENT, MODEL, RUN
 from delta_rlvr.runs.model_card import write_card
-from delta_rlvr.tasks.contents import rewards_digest, rows_digest, rule_digest
+from delta_rlvr.tasks.contents import reward_settings_digest, rewards_digest, rows_digest, rule_digest
 from delta_rlvr.versions import installed_versions
 from rlvr_graders.functions import AnswerReward
 
@@ -150,12 +150,16 @@ def recorded_script(
 
 def _contents(trainer: DeltaTrainer) -> dict[str, Any]:
     """Digests of the code and data of a script: a run is not resumed with others unless the script accepts it."""
-    data: Any = trainer.train_dataset
+    train: Any = trainer.train_dataset
+    asked: Any = trainer.eval_dataset
     return {
         f"method{CONTENT}": rule_digest(trainer.method.rule),
         f"reward{CONTENT}": rewards_digest(trainer.reward_funcs),
-        f"train_dataset{CONTENT}": rows_digest(data),
-        "train_rows": len(data) if hasattr(data, "__len__") else None,
+        f"reward_settings{CONTENT}": reward_settings_digest(trainer.reward_funcs),
+        f"train_dataset{CONTENT}": rows_digest(train),
+        "train_rows": len(train) if hasattr(train, "__len__") else None,
+        f"eval_dataset{CONTENT}": rows_digest(asked),
+        "eval_rows": len(asked) if hasattr(asked, "__len__") and not isinstance(asked, Mapping) else None,
     }
 
 

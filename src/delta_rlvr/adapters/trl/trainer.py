@@ -22,6 +22,7 @@ The pass that gives a rule what it needs of the policy (`_plan`):
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import math
 import platform
@@ -37,6 +38,7 @@ import trl
 from accelerate.utils import gather_object, is_peft_model
 from jaxtyping import Bool, Float
 from torch import Tensor
+from transformers import IntervalStrategy
 from trl import GRPOTrainer
 
 from delta_rlvr.adapters.metrics import MAIN_METRICS, PREFIX
@@ -58,6 +60,8 @@ from delta_rlvr.objectives import Method, all_methods, group_numbers, rewarded_a
 from delta_rlvr.runs.model_card import write_card
 
 Plan: TypeAlias = Literal["stock", "late", "forced", "none"]
+Unlogged: TypeAlias = tuple[tuple[Any, Any, Any], Tensor]
+"""Metrics of TRL's log, those of the run folder alone, seconds by phase; the sum of the losses."""
 
 _OF_THE_POLICY = frozenset({"hidden", "head", "logps", "entropy"})
 """The needs of a rule that take a forward pass."""
@@ -308,9 +312,21 @@ class DeltaTrainer(GRPOTrainer):
         """Whether the pass that just ended was the last one over its rollout batch."""
         return self._step % self.passes_per_batch == 0
 
-    def save_the_last_batch(self) -> None:
-        """A checkpoint of where the last rollout batch ended. The one at work, from which nothing was learnt yet, is let go."""
+    def unlogged(self) -> Unlogged:
+        """Return a copy of what was measured since the last line of the log."""
+        parts = self._metrics["train"], self._folder_values, self.seconds
+        return copy.deepcopy(parts), self._tr_loss.clone()
+
+    def save_the_last_batch(self, unlogged: Unlogged) -> None:
+        """A checkpoint of where the last rollout batch ended, with a line in the log of what was `unlogged` there. The one at work,
+        from which nothing was learnt yet, is let go."""
         self._step -= self._step % self.passes_per_batch
+        steps = self.state.global_step - self._globalstep_last_logged
+        if steps > 0 and self.args.logging_strategy == IntervalStrategy.STEPS:
+            (self._metrics["train"], self._folder_values, self.seconds), loss = unlogged
+            assert self.model is not None
+            self.model.train()
+            self.log({"loss": loss.item() / steps})
         self._save_checkpoint(self.model, trial=None)
         self.callback_handler.on_save(self.args, self.state, self.control)
 
