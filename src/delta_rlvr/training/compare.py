@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from delta_rlvr.bounds import typed
+from delta_rlvr.evaluate.compare import run_scores_unlike
 from delta_rlvr.evaluate.metrics import pass_at_k
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.seeds import SeedTable, few_problems, gap_text, seed_table, too_few_seeds
@@ -243,7 +244,10 @@ def conclude(
     problems = first["final"]["after"].get("problems")
     asked = f", {counted(problems, 'problem')} each" if problems else ""
     unit = score_unit(custom_function(settings.get("reward")))
-    starts = [(info["final"].get("before") or {}).get("accuracy") for info in infos.values()]
+    starts = [
+        None if run_scores_unlike(read_run(place).evaluations) else (info["final"].get("before") or {}).get("accuracy")
+        for place, info in infos.items()
+    ]
     rates = [None if tuned else (info.get("settings") or {}).get("learning_rate") for info in infos.values()]
     effects = {
         method: without_effect(line for place in by_seed.values() for line in read_run(place).metrics)
