@@ -226,6 +226,13 @@ def test_a_server_that_fails_for_some(tmp_path, capsys):
         (("--compare", "a.json"), "at least two results"),
         (("--compare", "a.json", "b.json"), "no result a.json"),
         (("--samples", "absent.jsonl"), "no file absent.jsonl"),
+        (("--samples", "s.jsonl", "--server", "http://x:1", "--max-tokens", 3), "leave --max-tokens, --server out"),
+        (
+            ("--compare", "a", "b", "-k", 3, "--temperature", 0.2),
+            "--compare reads stored results: leave -k, --temperature",
+        ),
+        (("--benchmarks", "phrased-sums", "--timeout", "-5", "--concurrency", 0), "leave --concurrency, --timeout out"),
+        (("--benchmarks", "phrased-sums", "--rule", "nonsense"), "--rule belongs to --select"),
         (("--select", "absent"), "absent is not a folder"),
         (("--select", "absent", "--rule", "best"), "not of the form"),
         (

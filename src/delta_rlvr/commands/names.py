@@ -42,6 +42,8 @@ def check_names(arguments: Sequence[str]) -> None:
     check_trackers([*_listed(arguments, "report_to")])
     for option in ("config", "rollouts"):
         for file in _values(arguments, option):
+            if Path(file).is_dir():
+                raise IsADirectoryError(f"--{option} {file}: is a folder: name a file")
             if not Path(file).is_file():
                 raise FileNotFoundError(f"{option}={file!r}: there is no such file{near_file(Path(file))}")
     if "--compare" not in arguments:  # there they name benchmarks in stored results

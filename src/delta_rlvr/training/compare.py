@@ -159,6 +159,10 @@ def compare(
     # Beyond every seed that a comparison may have: with more seeds the tuning runs stay those that they were.
     first_spare = config.seed + MOST_SEEDS
     spare = range(first_spare, first_spare + tuning_seeds) if rates else range(0)
+    if (largest := max([*all_seeds, *spare])) >= 2**32:
+        raise ValueError(
+            f"seed={config.seed}: the seeds of this comparison go up to {largest}, and {2**32 - 1} is the largest"
+        )
     plan = Plan(request, methods, all_seeds, folder, rates, spare, asked, pass_at)
     if listed is not None:
         listed(plan)
