@@ -220,6 +220,15 @@ def test_resume_without_a_run(capsys, tmp_path):
     assert f"run.json is missing in {tmp_path}, which has checkpoint-2" in told
 
 
+def test_a_folder_where_a_file_is_asked_and_the_other_way(capsys, tmp_path):
+    (tmp_path / "x.jsonl").mkdir()
+    (tmp_path / "run.json").write_text("{}")
+    for words in (("explain", "--model", "builtin", "--rollouts"), ("train", "--steps", "1", "--task")):
+        assert "x.jsonl: is a folder: name a file" in refused(capsys, *words, tmp_path / "x.jsonl")
+    told = refused(capsys, "report", tmp_path / "run.json")
+    assert f"run.json is not a folder: give the folder of a run, {tmp_path}" in told
+
+
 @pytest.mark.parametrize(
     "command",
     [

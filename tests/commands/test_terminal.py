@@ -19,7 +19,7 @@ from delta_rlvr.cli import main
 from delta_rlvr.commands import evaluate, flags, names
 from delta_rlvr.commands.options import read_request
 from delta_rlvr.commands.parser import CommandParser
-from delta_rlvr.files import plain
+from delta_rlvr.files import locked, plain
 from delta_rlvr.objectives import all_methods
 from delta_rlvr.runs import RunDescription, RunWriter
 from delta_rlvr.runs import writer as run_writer
@@ -242,6 +242,8 @@ def test_a_second_run_gets_a_folder_of_its_own(monkeypatch, tmp_path):
         (tmp_path / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / name / "run.json").write_text('{"status": "finished", "steps": 2}')
     assert folder() == "runs/train-3"
+    with locked(tmp_path / "runs" / "train-3"):  # by a run that started at the same moment
+        assert folder() == "runs/train-4"
     assert folder("--resume") == "runs/train-2"
     assert folder("--output", "mine") == "mine"
     (tmp_path / "runs" / "train-2" / "run.json").write_text('{"status": "failed", "steps": 0}')
