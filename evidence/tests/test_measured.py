@@ -14,7 +14,7 @@ from delta_evidence.judging import Judge
 from delta_evidence.learning.protocol import Run, TrainingSettings
 from delta_evidence.learning.training import StackedTraining
 from delta_evidence.measured.agreement import Labels, choose, planted_agreement, top
-from delta_evidence.measured.bench import check_verifiable
+from delta_evidence.measured.bench import MeasuredBench, check_verifiable
 from delta_evidence.measured.continuations import COPIES, Response, StackContinuations, checked_reward, responses_of
 from delta_evidence.measured.estimate import MeasuredCredit, estimate
 from delta_evidence.measured.fidelity import (
@@ -436,6 +436,11 @@ def test_weights_without_effect_are_told():
 def test_the_top_tenth_has_some_credit():
     assert top(torch.tensor([0.0, 0.3, 0.1, *[0.0] * 17])).tolist() == [False, True, True, *[False] * 17]
     assert not top(torch.zeros(30)).any()
+
+
+def test_no_workers_are_refused_before_the_work_begins(tmp_path):
+    with pytest.raises(ValueError, match="workers=0"):
+        MeasuredBench(MeasuredSettings(), tmp_path, workers=0)
 
 
 def test_rewards_beyond_the_bound_are_refused():

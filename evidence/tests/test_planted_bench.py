@@ -342,6 +342,13 @@ def test_settings_refuse_what_cannot_be_measured():
     assert len({unit.path for unit in units}) == len(units)
 
 
+def test_a_policy_that_cannot_be_loaded_is_refused_before_anything_is_written(tmp_path):
+    bench = CreditBench(PlantedSettings(policies=(str(tmp_path / "nope"),), tasks=("late-error",)), tmp_path / "out")
+    with pytest.raises(FileNotFoundError, match="nope"):
+        bench.prepare()
+    assert not (tmp_path / "out").exists()
+
+
 def test_batches_of_a_rule_that_has_changed_since_are_refused(tmp_path):
     """A finished benchmark told the old numbers as those of the edited rule."""
     rule = tmp_path / "mine.py"

@@ -186,6 +186,10 @@ def test_the_audit_says_where_answers_stand(tmp_path, capsys):
     told = capsys.readouterr()
     assert "0 of 4 responses have an answer for --extract boxed, 4 for --extract answer_line" in told.err
     assert told.out == ""
+    assert main(["grade", file]) == 2
+    assert "4 for --extract answer_line" in capsys.readouterr().err
+    assert main(["grade", file, "--extract", "boxed"]) == 0
+    assert "4 for --extract answer_line\n0 of 4 right" in capsys.readouterr().err
     assert main(["audit", file, "--without-math-verify", "--extract", "answer_line"]) == 0
     assert capsys.readouterr().out.startswith("exact match and rlvr-graders agree")
     # One answer where it was looked for is little: that comes first.

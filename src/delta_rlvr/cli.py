@@ -179,7 +179,7 @@ def _check_names(command: str, arguments: list[str]) -> None:
     from delta_rlvr.commands.names import check_names
 
     if not _HELP & set(arguments):
-        check_names(arguments)
+        check_names(arguments, rows=command != "doctor")  # which lists what is wrong with them
     _loading(command, arguments)
 
 

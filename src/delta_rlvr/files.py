@@ -128,6 +128,18 @@ def locked(folder: Path) -> Iterator[None]:
                 one.rmdir()
 
 
+def in_use(folder: Path) -> bool:
+    """Return whether another process has locked a folder."""
+    try:
+        with (folder / ".lock").open("r+") as file:
+            hold(file, "")
+    except InUse:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def _held(path: Path) -> IO[str]:
     """Return the locked file; again from the start if its owner deleted it meanwhile."""
     while True:

@@ -44,6 +44,9 @@ def contents(folder):
         (["--train_problems", "2"], "give --per_device_train_batch_size 4, or --train_problems 4 or more"),
         (["--model", "smollm2-135m", "--learning_rate", "1e-5"], "give the length of the run"),
         (["--config"], "expected one argument"),
+        (["--output", ""], "--output '': give a folder"),
+        (["--lr", "3"], "there is no option --lr; did you mean --learning_rate?"),
+        (["--config", "."], "--config .: is a folder: name a file"),
         (["--temperature", "0"], "--temperature 0.0: training samples its responses; give a positive number"),
         (["--learning_rate=-1e-4"], "--learning_rate -0.0001: give 0 or more"),
         (["--method", "oracle"], "needs labels of the decisive tokens, which TRL does not give"),
@@ -212,6 +215,18 @@ def test_resume_without_a_run(capsys, tmp_path):
     told = refused(capsys, "train", *SMALL, "--output", tmp_path, "--resume")
     assert f"--resume: there is no run in {tmp_path}" in told
     assert not any(tmp_path.iterdir())
+    (tmp_path / "checkpoint-2").mkdir()
+    told = refused(capsys, "train", *SMALL, "--output", tmp_path, "--resume")
+    assert f"run.json is missing in {tmp_path}, which has checkpoint-2" in told
+
+
+def test_a_folder_where_a_file_is_asked_and_the_other_way(capsys, tmp_path):
+    (tmp_path / "x.jsonl").mkdir()
+    (tmp_path / "run.json").write_text("{}")
+    for words in (("explain", "--model", "builtin", "--rollouts"), ("train", "--steps", "1", "--task")):
+        assert "x.jsonl: is a folder: name a file" in refused(capsys, *words, tmp_path / "x.jsonl")
+    told = refused(capsys, "report", tmp_path / "run.json")
+    assert f"run.json is not a folder: give the folder of a run, {tmp_path}" in told
 
 
 @pytest.mark.parametrize(
@@ -249,6 +264,11 @@ def test_a_folder_of_runs_in_the_place_of_a_run(capsys, tmp_path, command):
         (
             ["--methods", "dapo,delta", "--learning-rates", "1,2", "--learning_rate", "3"],
             "or one --learning_rate, not both",
+        ),
+        (["--methods", "dapo,delta", "--tuning-seeds", "3"], "--tuning-seeds belongs to --learning-rates"),
+        (
+            ["--methods", "dapo,delta", "--seeds", "2", "--seed", str(2**32 - 1)],
+            "go up to 4294967296, and 4294967295 is",
         ),
         (["--methods", "dapo,delta", "--tuning-seeds", "0"], "--tuning-seeds 0: give a whole number of at least 1"),
         (["--methods", "dapo,delta", "--pass-at", "5"], "each held-out problem has 4 samples; give 1 to 4"),

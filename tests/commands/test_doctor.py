@@ -140,6 +140,9 @@ def test_what_is_not_there(monkeypatch, no_steps, tmp_path, capsys):
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "run.json").write_text("{}")
     assert "holds a run" in doctor(capsys, "--output", tmp_path / "taken", code=2)
+    (tmp_path / "bare.jsonl").write_text('{"question": "1 + 1?"}')
+    said = doctor(capsys, "--no-steps", "--task", tmp_path / "bare.jsonl", code=2)
+    assert "it has no answer" in " ".join(said.partition("what to change:\n  1. ")[2].split())
 
 
 def test_too_little_memory_or_disk(monkeypatch, no_steps, capsys):

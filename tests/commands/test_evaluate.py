@@ -83,6 +83,8 @@ def test_sample_continue_rescore_compare(tmp_path, capsys):
     assert drop(json.loads(again.read_text())) == drop(EvaluationResult.load(folder).document)
     assert evaluate("--samples", folder / "result.json", "--output", tmp_path / "third.json") == 0
     assert evaluate("--samples", folder / "samples.jsonl", "--output", again) == 2, "nothing is overwritten"
+    assert evaluate("--samples", folder / "samples.jsonl", "--model", "nothere") == 2
+    assert "no model is loaded: leave --model out" in capsys.readouterr().err
 
     other = tmp_path / "other.json"
     assert evaluate(*SMALL, "--seed", 1, "--output", other) == 0
@@ -226,6 +228,13 @@ def test_a_server_that_fails_for_some(tmp_path, capsys):
         (("--compare", "a.json"), "at least two results"),
         (("--compare", "a.json", "b.json"), "no result a.json"),
         (("--samples", "absent.jsonl"), "no file absent.jsonl"),
+        (("--samples", "s.jsonl", "--server", "http://x:1", "--max-tokens", 3), "leave --max-tokens, --server out"),
+        (
+            ("--compare", "a", "b", "-k", 3, "--temperature", 0.2),
+            "--compare reads stored results: leave -k, --temperature",
+        ),
+        (("--benchmarks", "phrased-sums", "--timeout", "-5", "--concurrency", 0), "leave --concurrency, --timeout out"),
+        (("--benchmarks", "phrased-sums", "--rule", "nonsense"), "--rule belongs to --select"),
         (("--select", "absent"), "absent is not a folder"),
         (("--select", "absent", "--rule", "best"), "not of the form"),
         (
@@ -342,6 +351,17 @@ def test_a_score_without_answers_says_what_was_asked(completion, finish, words, 
     told = " ".join(capsys.readouterr().out.split())
     assert (words or "vans") in told
     assert ("nearly all" in told) == (words is not None)
+
+
+def test_responses_without_a_reward_are_counted(tmp_path, capsys):
+    (tmp_path / "vans.jsonl").write_text(json.dumps({"id": "0", "problem": "1+1?", "answer": 2}))
+    row = {"benchmark": "vans", "problem": "0", "sample": 0, "completion": "2", "finish": "stop"}
+    (tmp_path / "samples.jsonl").write_text(json.dumps(row))
+    given = ("--samples", tmp_path / "samples.jsonl", "--benchmarks", tmp_path / "vans.jsonl")
+    (tmp_path / "nothing.py").write_text("def none(completions, **_):\n    return [None for _ in completions]\n")
+    assert evaluate(*given, "--reward", f"{tmp_path / 'nothing.py'}:none", "--output", tmp_path / "none.json") == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "1 of 1 responses have no reward and count 0 (1 times: the reward function gave no reward)" in told
 
 
 def test_models_are_loaded_by_name_or_refused(tmp_path):

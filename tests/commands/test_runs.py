@@ -15,6 +15,8 @@ from safetensors.torch import load_file
 from command_line import SMALL, assert_same_run, built, metrics, reopen, run_info
 from delta_rlvr.cli import main
 from delta_rlvr.models import load_policy
+from delta_rlvr.report.comparison import comparison
+from delta_rlvr.report.groups import group_runs
 from delta_rlvr.runs import read_run
 from ranks import on_two_ranks
 from rows import write_sums
@@ -129,14 +131,45 @@ def test_a_file_without_steps_is_trained_on_whole_in_epochs(tmp_path):
     assert len(metrics(tmp_path / "run")) == run_info(tmp_path / "run")["steps_planned"] == 4
 
 
-def test_the_score_before_of_other_problems_is_not_compared(finished, tmp_path, capsys):
+def own_reward(folder):
+    (folder / "mine.py").write_text("def own(completions, **_):\n    return [0.5 for _ in completions]\n")
+    return folder / "mine.py"
+
+
+def test_another_reward_is_refused_on_resume(finished, tmp_path, capsys):
     folder = shutil.copytree(finished[0], tmp_path / "run")
     reopen(folder)
-    options = ["--steps", 4, "--save_steps", 2, "--eval_problems", 6, "--eval_samples", 2, "--resume"]
-    train(*options, "--output", folder)
-    assert "of different problems or samples" in capsys.readouterr().out
-    final = run_info(folder)["final"]
-    assert (final["before"]["problems"], final["after"]["problems"]) == (4, 6)
+    own = f"{own_reward(tmp_path)}:own"
+    assert main(["train", "--output", str(folder), "--resume", "--reward", own]) == 2
+    told = capsys.readouterr().err
+    assert f"--reward has changed from None to {own} since this run began" in told
+    assert "resume anyway with --accept_changed" in told
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        (("--eval_problems", 6), "problems (4; 6)"),
+        (("--max_completion_length", 9), "max_tokens (64; 9)"),
+        (("--eval_temperature", 0.5), "temperature (1.0; 0.5)"),
+        (("--reward", "{folder}/mine.py:own", "--accept_changed"), "reward (none; {folder}/mine.py:own)"),
+    ],
+    ids=lambda values: values[0].strip("-") if isinstance(values, tuple) else "",
+)
+def test_the_score_before_that_was_made_differently_is_not_compared(finished, changed, words, tmp_path, capsys):
+    """On the terminal, on the page, in the card, and as the start of a comparison."""
+    own_reward(tmp_path)
+    folder = shutil.copytree(finished[0], tmp_path / "run")
+    reopen(folder)
+    changed = [str(one).format(folder=tmp_path) for one in changed]
+    train("--steps", 4, "--save_steps", 2, "--eval_problems", 4, *changed, "--resume", "--output", folder)
+    sentence = f"he two scores differ in {words.format(folder=tmp_path)}, so they cannot be compared"
+    told = capsys.readouterr().out
+    assert sentence in " ".join(told.split())
+    assert "paired by problem" not in told
+    run = read_run(folder)
+    assert sentence in comparison([run], group_runs([run]))["verdict"]
+    assert sentence in (folder / "model" / "README.md").read_text()
 
 
 def test_a_generator(tmp_path):

@@ -19,7 +19,7 @@ from delta_rlvr.cli import main
 from delta_rlvr.commands import evaluate, flags, names
 from delta_rlvr.commands.options import read_request
 from delta_rlvr.commands.parser import CommandParser
-from delta_rlvr.files import plain
+from delta_rlvr.files import locked, plain
 from delta_rlvr.objectives import all_methods
 from delta_rlvr.runs import RunDescription, RunWriter
 from delta_rlvr.runs import writer as run_writer
@@ -242,6 +242,8 @@ def test_a_second_run_gets_a_folder_of_its_own(monkeypatch, tmp_path):
         (tmp_path / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / name / "run.json").write_text('{"status": "finished", "steps": 2}')
     assert folder() == "runs/train-3"
+    with locked(tmp_path / "runs" / "train-3"):  # by a run that started at the same moment
+        assert folder() == "runs/train-4"
     assert folder("--resume") == "runs/train-2"
     assert folder("--output", "mine") == "mine"
     (tmp_path / "runs" / "train-2" / "run.json").write_text('{"status": "failed", "steps": 0}')
@@ -275,13 +277,9 @@ def test_resuming_is_not_announced_before_a_refusal(finished, tmp_path, capsys):
 
 def test_the_card_says_that_two_scores_cannot_be_compared():
     info = {"model": "m", "method": "dapo", "task": "t", "seed": 1, "steps": 2, "settings": {}}
-    final = {
-        "before": {"accuracy": 0.5, "problems": 8, "samples": 4},
-        "after": {"accuracy": 0.6, "problems": 8, "samples": 4},
-    }
-    assert "cannot be compared" not in card({**info, "final": final})
-    final["after"]["problems"] = 3
-    assert "so they cannot be compared" in card({**info, "final": final})
+    final = {"before": {"accuracy": 0.5}, "after": {"accuracy": 0.6, "own_reward": True}}
+    text = card({**info, "final": final}, apart="they differ")
+    assert "50.0 % before training, 0.600 after; they differ." in text
 
 
 def test_resume_takes_what_is_not_said_from_the_run(finished, tmp_path, capsys):

@@ -164,6 +164,12 @@ def test_a_line_unlike_the_others_is_refused(tokenizer, tmp_path, change, words)
         read_rollouts(write_rows(tmp_path / "x.jsonl", [first, changed]))
 
 
+def test_ids_of_a_plain_file_are_checked(tmp_path):
+    line = {"prompt": "p", "response": "r", "reward": 1, "ids": [-5]}
+    with pytest.raises(RolloutFileError, match="ids must be a list of token ids"):
+        read_rollouts(write_rows(tmp_path / "x.jsonl", [line]))
+
+
 def test_groups_and_advantages_of_a_plain_file(tmp_path):
     lines = [{"prompt": "p", "response": "r", "reward": 1, "group": g, "advantage": a} for g, a in ((0, 2), (1, -3))]
     assert advantages_and_groups(read_rollouts(write_rows(tmp_path / "x.jsonl", lines))) == ([2.0, -3.0], [0, 1])

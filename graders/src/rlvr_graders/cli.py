@@ -97,6 +97,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _grade(rows: list[Answer], options: argparse.Namespace) -> int:
+    if options.grader in ("math", "exact"):
+        # Who gives --extract has the verdicts in any case.
+        options.extract, trouble = _where(rows, options, refuse=options.extract is None)
+        if trouble:
+            print(trouble, file=sys.stderr)
     verdicts = _verdicts(rows, options.grader, options.extract)
     out = options.target.open("w") if options.target else sys.stdout
     for row, verdict in zip(rows, verdicts, strict=True):
@@ -111,6 +116,17 @@ def _grade(rows: list[Answer], options: argparse.Namespace) -> int:
     ):
         print(f"{count:8} {reason}", file=sys.stderr)
     return 0
+
+
+def _where(rows: list[Answer], options: argparse.Namespace, refuse: bool = True) -> tuple[str, str]:
+    """Where to look for answers, and a sentence where most responses have none there."""
+    from .audit import advice
+
+    extract = options.extract or extract_of(options.file) or "boxed"
+    found, trouble = advice(rows, extract)
+    if refuse and not found:
+        raise ValueError(f"{options.file}: {trouble}: nothing can be judged. Give the fitting --extract")
+    return extract, trouble
 
 
 def _check_each(rows: list[Answer], grader: str) -> None:
@@ -136,7 +152,7 @@ def _verdicts(rows: list[Answer], grader: str, extract: str | None) -> list[Verd
 
 
 def _audit(rows: list[Answer], options: argparse.Namespace) -> int:
-    from .audit import advice, audit
+    from .audit import audit
     from .audit_page import page, text
 
     with_math_verify = not options.without_math_verify
@@ -144,10 +160,7 @@ def _audit(rows: list[Answer], options: argparse.Namespace) -> int:
         raise ValueError(
             "math-verify is not installed: pip install 'rlvr-graders[math-verify]', or --without-math-verify"
         )
-    extract = options.extract or extract_of(options.file) or "boxed"
-    found, trouble = advice(rows, extract)
-    if not found:
-        raise ValueError(f"{options.file}: {trouble}: nothing can be judged. Give the fitting --extract")
+    extract, trouble = _where(rows, options)
     result = audit(rows, extract, with_math_verify, lambda line: print(line, file=sys.stderr))
     print(*filter(None, [trouble, text(result)]), sep="\n\n")
     if options.target:

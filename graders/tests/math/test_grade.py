@@ -84,6 +84,8 @@ def test_a_reference_may_carry_the_mark_of_gsm8k() -> None:
     for reference in ("#### 1,080", "He has 27 * 40 = <<27*40=1080>>1080 of them.\n#### 1,080"):
         assert grade_math(r"\boxed{1080}", reference).score == 1.0
         assert grade_math(r"\boxed{27}", reference).score == 0.0
+    with pytest.raises(ValueError, match=r"answers\[0\] is nan"):
+        grade_math(r"\boxed{1}", float("nan"))
     with pytest.raises(ValueError, match="is empty"):
         grade_math(r"\boxed{5}", "5 ####")
 

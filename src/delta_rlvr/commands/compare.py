@@ -25,7 +25,7 @@ def own_options() -> CommandParser:
     parser.add_argument("--seeds", default="3")
     parser.add_argument("--output", default="runs/compare")
     parser.add_argument("--learning-rates", "--learning_rates", default="")
-    parser.add_argument("--tuning-seeds", "--tuning_seeds", default="1")
+    parser.add_argument("--tuning-seeds", "--tuning_seeds")
     parser.add_argument("--pass-at", "--pass_at")
     parser.add_argument("--parallel")
     parser.add_argument("--only")
@@ -50,6 +50,10 @@ def run(arguments: list[str]) -> int:
         if value is not None and (not value.isdecimal() or int(value) < 1):
             raise ValueError(f"--{name.replace('_', '-')} {value}: give a whole number of at least 1")
         numbers[name] = None if value is None else int(value)
+    if numbers["tuning_seeds"] is None:
+        numbers["tuning_seeds"] = 1
+    elif not mine.learning_rates:
+        raise ValueError("--tuning-seeds belongs to --learning-rates: leave it out")
     console = Console()
     request = read_request(theirs, vars(mine).keys())
     methods = comma_list(mine.methods)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 
@@ -59,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "results of one method (seeds); --output FILE.md,FILE.tex,FILE.csv,FILE.json writes the table",
     )
     what("--select", metavar="RUN", help="evaluate the checkpoints of a run and select one by --rule")
-    what("--rule", default=PAPER_RULE, help="the rule of --select (default: %(default)s, the paper's)")
+    what("--rule", help=f"the rule of --select (default: {PAPER_RULE}, the paper's)")
 
     asked = parser.add_argument_group("model and questions").add_argument
     asked("--model", help="folder, hub id, builtin (default), or the server's name for it")
@@ -135,6 +136,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 @plain_warnings(lambda text: print(text, file=sys.stderr))
 def run(args: argparse.Namespace) -> int:
     console = make_console(160)
+    _check_used(args)
     if args.list and not args.select:
         print("\n".join(display.listed()))
         return ExitCode.DONE
@@ -150,6 +152,34 @@ def run(args: argparse.Namespace) -> int:
     return _finish(evaluate_model(request, progress), request.target, console)
 
 
+_OF_SERVER = ("api", "concurrency", "timeout", "retries", "api_key_env")
+_OF_PROCESS = ("batch_size", "device", "dtype")
+_OF_SAMPLING = ("max_tokens", "temperature", "top_p", "stop", "server", *_OF_SERVER, *_OF_PROCESS)
+_OF_QUESTIONS = ("model", "preset", "limit", "style", "template", "template_text", "extract", "reward", "k")
+
+
+def _check_used(args: argparse.Namespace) -> None:
+    """Refuse options that the work does not read: they would change nothing."""
+    defaults = {one.name: one.default for one in fields(EvaluationRequest)}
+
+    def refuse(names: Sequence[str], why: str) -> None:
+        given = [name for name in names if getattr(args, name) not in (None, defaults[name])]
+        flags = ["-k" if one == "k" else _flag(one) for one in given]
+        if flags:
+            raise EvaluationError(f"{why}: leave {', '.join(flags)} out")
+
+    if args.compare:
+        refuse((*_OF_QUESTIONS, *_OF_SAMPLING), "--compare reads stored results")
+    elif args.samples:
+        refuse((*_OF_SAMPLING, "seed"), "--samples reads stored completions")
+    elif args.server:
+        refuse(_OF_PROCESS, "a model in this process has these, and --server none")
+    else:
+        refuse(_OF_SERVER, "these belong to --server")
+    if args.rule is not None and not args.select:
+        raise EvaluationError("--rule belongs to --select: leave it out")
+
+
 def request_of(args: argparse.Namespace) -> EvaluationRequest:
     """Return the options as a request to the library."""
     given = {one.name: getattr(args, one.name) for one in fields(EvaluationRequest)}
@@ -157,8 +187,12 @@ def request_of(args: argparse.Namespace) -> EvaluationRequest:
     return EvaluationRequest(**{name: value for name, value in given.items() if value is not None})
 
 
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-') if name != 'template_text' else name}"
+
+
 def _progress(request: EvaluationRequest, console: Console) -> ConsoleProgress:
-    flags = {one.name: f"--{one.name.replace('_', '-')}" for one in fields(EvaluationRequest)}
+    flags = {one.name: _flag(one.name) for one in fields(EvaluationRequest)}
     return ConsoleProgress(console, custom_function(request.reward) is not None, lambda text: as_flags(text, flags))
 
 
@@ -172,7 +206,12 @@ def _finish(
             console.print(
                 f"{shown_spec(name)}: {numbers['questions_asked']} of its {whole} questions: not a score on the whole benchmark"
             )
-        notes = (numbers.get("note"), numbers.get("interval_note"), display.unanswered(numbers))
+        notes = (
+            numbers.get("note"),
+            numbers.get("interval_note"),
+            display.unanswered(numbers),
+            display.unjudged(numbers),
+        )
         for note in filter(None, notes):
             console.print(f"{shown_spec(name)}: {note}", markup=False, highlight=False)
     console.print(f"result: {target}", highlight=False, soft_wrap=True)
@@ -238,7 +277,7 @@ def _named_results(text: str) -> tuple[str, list[str]]:
 
 
 def _select(args: argparse.Namespace, request: EvaluationRequest, console: Console) -> int:
-    rule = SelectionRule.parse(args.rule)
+    rule = SelectionRule.parse(args.rule or PAPER_RULE)
     given = {"--model": args.model, "--benchmarks": args.benchmarks, "-k": args.k, "--output": args.output}
     if unused := [flag for flag, value in given.items() if value]:
         raise EvaluationError(

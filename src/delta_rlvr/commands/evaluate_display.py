@@ -106,6 +106,16 @@ def result_table(result: EvaluationResult) -> Table:
     return table
 
 
+def unjudged(numbers: Mapping[str, Any]) -> str | None:
+    """Return a note about responses without a reward, which count 0."""
+    if not numbers.get("own_reward") or not numbers["reasons"]:
+        return None
+    reasons = "; ".join(f"{count} times: {reason}" for reason, count in [*numbers["reasons"].items()][:3])
+    return (
+        f"{sum(numbers['reasons'].values())} of {numbers['samples']} responses have no reward and count 0 ({reasons})"
+    )
+
+
 def unanswered(numbers: Mapping[str, Any]) -> str | None:
     """Return a note if nearly all responses have no answer: the score then says more about the prompt than about the model."""
     share, template = numbers.get("without_answer"), numbers.get("template")

@@ -18,6 +18,7 @@ _SAME_THING = (
     ("method", "methods"),
     ("seed", "seeds"),
     ("per_device_train_batch_size", "batch_size", "train_batch_size"),
+    ("learning_rate", "lr"),
     ("num_train_epochs", "epochs", "num_epochs"),
 )
 """Options with the same meaning in different commands."""

@@ -19,9 +19,9 @@ from delta_rlvr.user_code import PLUGINS, check_place
 from delta_rlvr.words import comma_list
 
 
-def check_names(arguments: Sequence[str]) -> None:
+def check_names(arguments: Sequence[str], rows: bool = True) -> None:
     """Refuse wrong names of methods, tasks, templates, rewards and models, as far as they can be checked without loading anything.
-    The full check is made where each name is used."""
+    The full check is made where each name is used. `rows`: whether to read the first row of a task's file."""
     for name in [*_values(arguments, "method"), *_listed(arguments, "methods"), *_listed(arguments, "show_methods")]:
         check_method_name(name)
     rewards = list(_values(arguments, "reward"))
@@ -29,7 +29,8 @@ def check_names(arguments: Sequence[str]) -> None:
     graded = not rewards and not list(_values(arguments, "config"))
     for spec in _values(arguments, "task"):
         check_task_name(spec)
-        check_rows(spec, graded)
+        if rows:
+            check_rows(spec, graded)
     for spec in rewards:
         if "," in spec:
             raise ValueError(f"reward={spec!r}: give one function; it can return the sum of several rewards")
@@ -42,6 +43,8 @@ def check_names(arguments: Sequence[str]) -> None:
     check_trackers([*_listed(arguments, "report_to")])
     for option in ("config", "rollouts"):
         for file in _values(arguments, option):
+            if Path(file).is_dir():
+                raise IsADirectoryError(f"--{option} {file}: is a folder: name a file")
             if not Path(file).is_file():
                 raise FileNotFoundError(f"{option}={file!r}: there is no such file{near_file(Path(file))}")
     if "--compare" not in arguments:  # there they name benchmarks in stored results

@@ -49,6 +49,8 @@ def read_request(arguments: list[str], flags_only: Collection[str] = ()) -> RunR
         _, file = words[place : place + 2]
         del words[place : place + 2]
         settings = _read_settings(file, flags_only)
+    if "--lr" in words or any(word.startswith("--lr=") for word in words):  # an abbreviation of others
+        raise ValueError(f"there is no option --lr; {_hint('--lr', 'delta')}")
     given, rest = parser.read(words, {})
     try:
         from_file, _ = parser.read([], settings)

@@ -23,6 +23,7 @@ from delta_rlvr.evaluate.significance import (
     sign_flip_test,
 )
 from delta_rlvr.score_units import ScoreUnit, score_unit
+from delta_rlvr.words import listed
 
 
 @dataclass(frozen=True)
@@ -116,10 +117,42 @@ def compare_results(
     return replace(comparison, notes=_sentences(comparison))
 
 
-def asked_alike(before: EvaluationResult, after: EvaluationResult) -> bool:
-    """Return whether two scores have the same numbers of problems and samples."""
-    asked = [[result.summary()[key] for key in ("problems", "samples")] for result in (before, after)]
-    return asked[0] == asked[1]
+def unlike(before: EvaluationResult, after: EvaluationResult) -> str:
+    """Return in what two held-out scores of a run were made differently, in words ("problems (8; 6) and max_tokens (64; 20)"); "" if
+    in nothing. A run that was resumed with other settings has such scores."""
+    pair = [_made_with(result) for result in (before, after)]
+    differing = {name: values for name in pair[0] if (values := [one.get(name) for one in pair])[0] != values[1]}
+    if None in differing.get("reward", ()):  # an older run did not store it
+        del differing["reward"]
+    digests = differing.pop("digests", None)  # of the grader too
+    if "problems" in differing or (digests and "reward" not in differing):
+        differing["problems"] = [result.summary()["problems"] for result in (before, after)]
+    return listed([_with_values(name, values) for name, values in differing.items()])
+
+
+def _made_with(result: EvaluationResult) -> dict[str, Any]:
+    parts = result.document["benchmarks"]
+    return {
+        "reward": next((one.get("reward") for one in parts.values()), None),
+        "digests": [one.get("digest") for one in parts.values()],
+        "problems": {name: set(result.scores(name)) for name in parts},
+        **{name: value for name, value in result.document["settings"].items() if name != "seed"},
+    }
+
+
+def _with_values(name: str, values: Sequence[Any]) -> str:
+    """Return a difference with its values, where these tell it. A reward is stored with the digest of its file."""
+    first, second = (value[0] if name == "reward" else value for value in values)
+    return name if first == second else f"{name} ({first}; {second})"
+
+
+def run_scores_unlike(evaluations: Mapping[str, Any]) -> str:
+    """Return `unlike` of the scores in a run's `evaluations/`; "" where it has not both."""
+    try:
+        before, after = (EvaluationResult(evaluations[f"heldout_{when}"]) for when in ("before", "after"))
+        return unlike(before, after)
+    except (AttributeError, KeyError, TypeError, ValueError):  # a missing file, or another's
+        return ""
 
 
 def paired_change(before: EvaluationResult, after: EvaluationResult) -> str:

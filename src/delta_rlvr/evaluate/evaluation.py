@@ -135,6 +135,11 @@ def rescore(
     path, progress = Path(samples), progress or Progress()
     header, kept = read_samples(path)
     stored = header or {}
+    writer = (stored.get("model") or {}).get("name", request.model)
+    if request.model not in (DEFAULT_POLICY, writer):
+        raise EvaluationError(
+            f"model={request.model!r}: these samples are of {writer}, and no model is loaded: leave `model` out"
+        )
     if request.benchmarks or not stored.get("benchmarks"):
         names = request.benchmarks or list(dict.fromkeys(sample.key.benchmark for sample in kept))
         benchmarks = load_benchmarks(names, **_question_options(_settled(request, names)))

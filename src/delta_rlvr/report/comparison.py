@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from delta_rlvr.evaluate.compare import asked_alike, paired_change
+from delta_rlvr.evaluate.compare import paired_change, run_scores_unlike
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.seeds import INTERVAL_SEEDS, SeedTable, few_problems, p_text, seed_table, student_interval
@@ -54,7 +54,11 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
     # With several tasks or rewards, each run has its own unit.
     units = [unit if steps or by_trl or (len(asked) == 1 and not apart) else score_unit(each) for each in own]
     rough = [few for few in map(_few_problems, runs, scores) if few]
-    starts = [(score["before"] or {}).get("accuracy") for score in scores if score["after"]]
+    starts = [
+        None if run_scores_unlike(run.evaluations) else (score["before"] or {}).get("accuracy")
+        for run, score in zip(runs, scores, strict=True)
+        if score["after"]
+    ]
     stored = _stored(runs)
     rates = [
         rate if "tuned" not in stored and is_number(rate := _setting(run, "learning_rate")) else None for run in runs
@@ -375,7 +379,7 @@ def _change(runs: Sequence[RunReader]) -> str | None:
         return None
     try:
         before, after = (EvaluationResult(runs[0].evaluations[f"heldout_{when}"]) for when in ("before", "after"))
-        return paired_change(before, after) if asked_alike(before, after) else None
+        return paired_change(before, after)
     except (*_NOT_A_RESULT, EvaluationError):  # nothing to pair, or another's file
         return None
 
@@ -398,6 +402,8 @@ def _alone(
         return f"{label} ends at {what}{ends} {where}."
     before, after = (statistics.fmean(score[when]["accuracy"] for score in both) for when in ("before", "after"))
     change = _change(runs) or f"{unit.signed(after - before)} {unit.name}"
+    if apart := next(filter(None, (run_scores_unlike(run.evaluations) for run in runs)), ""):
+        change = f"the two scores differ in {apart}, so they cannot be compared"
     other = "delta" if label == "dapo" else label
     compare = runs[0].info.get("compare") or command_line("delta-rlvr", "compare", "--methods", f"dapo,{other}")
     return (

@@ -153,7 +153,7 @@ def _plain(row: Row, where: str, reward_key: str) -> Rollout:
         # If one of the three has no likely name, renaming the others does not help.
         advice = "".join(hints) if all(hints) else f"; {_NEEDED}"
         raise RolloutFileError(f"{where} has no {' and no '.join(missing)} (it has {_keys(row)}){advice}")
-    own = "tokens" in row and "ids" in row  # a run of ours
+    own = "ids" in row  # a run of ours
     response = row["response"]
     if not isinstance(response, str):
         raise RolloutFileError(f"{where}: response must be a text, got {response!r}")

@@ -20,13 +20,14 @@ _SETTINGS = {
 }
 
 
-def write_card(folder: Path, info: Mapping[str, Any], drawn: str | None = None) -> None:
-    """Write README.md beside the weights from the content of run.json. `drawn` says how the held-out responses were sampled."""
+def write_card(folder: Path, info: Mapping[str, Any], drawn: str | None = None, apart: str = "") -> None:
+    """Write README.md beside the weights from the content of run.json. `drawn` says how the held-out responses were sampled, `apart`
+    why the two scores cannot be compared."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "README.md").write_text(card(info, drawn), encoding="utf-8")
+    (folder / "README.md").write_text(card(info, drawn, apart), encoding="utf-8")
 
 
-def card(info: Mapping[str, Any], drawn: str | None = None) -> str:
+def card(info: Mapping[str, Any], drawn: str | None = None, apart: str = "") -> str:
     """Return the card as Markdown with the hub's front matter."""
     settings = info["settings"]
     lines = ["---", "library_name: transformers", "tags: [delta-rlvr, rlvr, trl]"]
@@ -42,11 +43,9 @@ def card(info: Mapping[str, Any], drawn: str | None = None) -> str:
         step = final["after"].get("step")
         by_trl = step is not None
         unit = EVAL_REWARD if by_trl else score_unit(settings.get("reward"))
-        scores = [unit.shown(final[when]["accuracy"]) for when in ("before", "after")]
-        how = f" ({drawn})" if drawn else ""
-        asked = [[final[when].get(key) for key in ("problems", "samples")] for when in ("before", "after")]
-        if asked[0] != asked[1]:
-            how += ". The two are not of the same problems and samples, so they cannot be compared"
+        units = [unit if by_trl else score_unit(final[when].get("own_reward")) for when in ("before", "after")]
+        scores = [one.shown(final[when]["accuracy"]) for one, when in zip(units, ("before", "after"), strict=True)]
+        how = (f" ({drawn})" if drawn else "") + (f"; {apart}" if apart else "")
         what = "TRL's eval_reward on the eval_dataset" if by_trl else f"Held-out {unit.score}"
         lines += [
             "",

@@ -43,7 +43,8 @@ class RunReader:
         self.problems: list[str] = []
         """Missing and damaged parts, one sentence each."""
         if not self.path.is_dir():
-            raise RunFolderError(f"{self.path} is not a folder: give the folder of a run{near_path(self.path)}")
+            hint = f", {self.path.parent}" if self.path.name == RUN and self.path.is_file() else near_path(self.path)
+            raise RunFolderError(f"{self.path} is not a folder: give the folder of a run{hint}")
         parts = (RUN, METRICS, ROLLOUTS, TOKENS, EVALUATIONS)
         if not any((self.path / name).exists() for name in parts):
             raise RunFolderError(

@@ -116,12 +116,9 @@ class RunWriter:
                     edited = f"`{what}` has other rows ({before.get(rows)}, now {settings.get(rows)})"
                 elif what == "reward_settings":
                     edited = "the settings of its reward functions have changed"
-                script = f"train_dataset{CONTENT}" in settings
-                raise RunFolderError(
-                    f"{folder}: {edited} since this run began, so that later steps would differ from earlier ones: restore it, resume "
-                    f"anyway with `{'trainer.train(..., accept_changed=True)' if script else 'accept_changed'}` (run.json records it), "
-                    "or start another run in a new folder"
-                )
+                raise _changed(folder, edited, settings)
+        if step and not accept_changed and _other_reward(before, settings):
+            raise _changed(folder, f"`reward` has changed from {before['reward']} to {settings['reward']}", settings)
         kept, unreadable = _metrics_until(folder / METRICS, step)
         write_text(folder / METRICS, "".join(line + "\n" for line in kept.values()))
         for rollout_step, rollout_file in rollout_steps(folder).items():
@@ -307,6 +304,25 @@ def _info_to_resume(folder: Path, new: Mapping[str, Any]) -> dict[str, Any]:
             f"{folder} holds another run ({'; '.join(other)}): resume it with its original settings, or give another folder"
         )
     return dict(info)
+
+
+def _changed(folder: Path, what: str, settings: Mapping[str, Any]) -> RunFolderError:
+    script = f"train_dataset{CONTENT}" in settings
+    return RunFolderError(
+        f"{folder}: {what} since this run began, so that later steps would differ from earlier ones: restore it, resume anyway with "
+        f"`{'trainer.train(..., accept_changed=True)' if script else 'accept_changed'}` (run.json records it), or start another run in "
+        "a new folder"
+    )
+
+
+def _other_reward(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Return whether another function judges. A path can be written in several ways: for the same file the function's name counts."""
+    if "reward" not in before or "reward" not in now:  # an older run, or another engine's
+        return False
+    names, files = ([one.get(key) for one in (before, now)] for key in ("reward", f"reward{CONTENT}"))
+    if files[0] and files[0] == files[1]:
+        names = [str(name).rpartition(":")[2] for name in names]
+    return names[0] != names[1]
 
 
 def _other_identity(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from delta_rlvr.bounds import typed
+from delta_rlvr.evaluate.compare import run_scores_unlike
 from delta_rlvr.evaluate.metrics import pass_at_k
 from delta_rlvr.evaluate.results import EvaluationResult
 from delta_rlvr.evaluate.seeds import SeedTable, few_problems, gap_text, seed_table, too_few_seeds
@@ -158,6 +159,10 @@ def compare(
     # Beyond every seed that a comparison may have: with more seeds the tuning runs stay those that they were.
     first_spare = config.seed + MOST_SEEDS
     spare = range(first_spare, first_spare + tuning_seeds) if rates else range(0)
+    if (largest := max([*all_seeds, *spare])) >= 2**32:
+        raise ValueError(
+            f"seed={config.seed}: the seeds of this comparison go up to {largest}, and {2**32 - 1} is the largest"
+        )
     plan = Plan(request, methods, all_seeds, folder, rates, spare, asked, pass_at)
     if listed is not None:
         listed(plan)
@@ -243,7 +248,10 @@ def conclude(
     problems = first["final"]["after"].get("problems")
     asked = f", {counted(problems, 'problem')} each" if problems else ""
     unit = score_unit(custom_function(settings.get("reward")))
-    starts = [(info["final"].get("before") or {}).get("accuracy") for info in infos.values()]
+    starts = [
+        None if run_scores_unlike(read_run(place).evaluations) else (info["final"].get("before") or {}).get("accuracy")
+        for place, info in infos.items()
+    ]
     rates = [None if tuned else (info.get("settings") or {}).get("learning_rate") for info in infos.values()]
     effects = {
         method: without_effect(line for place in by_seed.values() for line in read_run(place).metrics)

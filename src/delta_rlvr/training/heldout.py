@@ -13,15 +13,17 @@ from transformers import IntervalStrategy
 from delta_rlvr.adapters.trl import DeltaTrainer
 from delta_rlvr.evaluate import EvaluationResult, evaluate_policy
 from delta_rlvr.evaluate.bootstrap import interval_text
-from delta_rlvr.evaluate.compare import asked_alike, paired_change
+from delta_rlvr.evaluate.compare import paired_change, unlike
 from delta_rlvr.evaluate.progress import ConsoleProgress, Progress
 from delta_rlvr.evaluate.records import Grade
 from delta_rlvr.evaluate.seeds import few_problems
+from delta_rlvr.evaluate.settings import HELDOUT
 from delta_rlvr.files import is_number
 from delta_rlvr.runs import RunReader
 from delta_rlvr.runs.layout import EVALUATIONS
 from delta_rlvr.score_units import score_unit
 from delta_rlvr.tasks import Problem, Task
+from delta_rlvr.tasks.contents import content_digest
 from delta_rlvr.tasks.custom_reward import custom_function, judged_by_function
 from delta_rlvr.tasks.phrased_sums import PhrasedSums
 from delta_rlvr.tasks.problem_set import ProblemSet
@@ -102,7 +104,7 @@ class HeldoutScore:
         return metrics
 
     def _sample(self, model: Any, drawn: Mapping[str, Any], moment: str, progress: Progress) -> EvaluationResult:
-        return evaluate_policy(
+        result = evaluate_policy(
             model,
             self.trainer.processing_class,
             self.problems,
@@ -113,6 +115,9 @@ class HeldoutScore:
             progress=progress,
             label=f"{self.options.model} {moment}",
         )
+        reward = self.options.reward
+        result.document["benchmarks"][HELDOUT]["reward"] = [reward or "none", reward and content_digest(reward)]
+        return result
 
     def score(self, when: str) -> EvaluationResult | None:
         """Sample, grade and store the result in the run folder, on the first rank while the others wait."""
@@ -191,8 +196,19 @@ def best_score(run: RunReader) -> dict[str, Any] | None:
     return {"step": best["step"], "accuracy": best[BEST_BY], "checkpoint": kept}
 
 
-def sampling_text(result: EvaluationResult) -> str:
-    """Return how the responses of a score were sampled, in words."""
+def sampling_text(before: EvaluationResult | None, after: EvaluationResult) -> str:
+    """Return how the responses of both scores were sampled, in words: once, or for each of them."""
+    texts = [_sampling(result) for result in (before or after, after)]
+    return texts[0] if texts[0] == texts[1] else f"before: {texts[0]}; after: {texts[1]}"
+
+
+def apart_text(before: EvaluationResult | None, after: EvaluationResult | None) -> str:
+    """Return why two scores cannot be compared, without the full stop; "" if they can."""
+    names = unlike(before, after) if before and after else ""
+    return f"the two scores differ in {names}, so they cannot be compared" if names else ""
+
+
+def _sampling(result: EvaluationResult) -> str:
     settings, numbers = result.document["settings"], result.summary()
     return (
         f"{counted(numbers['problems'], 'problem')}, {counted(settings['samples'], 'sample')} each, "
@@ -216,28 +232,27 @@ def show_change(
     if before is None or after is None:
         return
     unit = score_unit(own_reward)
-    apart = "" if asked_alike(before, after) else "of different problems or samples, so they cannot be compared"
+    apart = apart_text(before, after)
     if compare is None:
-        scores = [result.summary()["accuracy"] for result in (before, after)]
-        change = apart or f"{unit.signed(scores[1] - scores[0])} {unit.name}"
-        teller.say(
-            f"held-out {unit.score}: {unit.shown(scores[0])} before training, {unit.shown(scores[1])} after ({change})"
-        )
+        scores = [score_unit(result.own_reward).shown(result.accuracy) for result in (before, after)]
+        change = apart or f"{unit.signed(after.accuracy - before.accuracy)} {unit.name}"
+        teller.say(f"held-out {unit.score}: {scores[0]} before training, {scores[1]} after ({change})")
         return
-    teller.say(f"held-out {unit.score} ({sampling_text(after)}):")
+    teller.say(f"held-out {unit.score} ({sampling_text(before, after)}):")
     table = Table()
-    headings = ("", unit.score, "95 % interval")
+    alike = before.own_reward == after.own_reward
+    headings = ("", unit.score if alike else "score", "95 % interval")
     add_columns(table, headings, left=headings)
     for name, result in (("before", before), ("after", after)):
         score = result.summary()
-        spread = interval_text(score["low"], score["high"], unit.shown)
-        table.add_row(name, unit.shown(score["accuracy"]), spread)
+        shown = score_unit(result.own_reward).shown
+        table.add_row(name, shown(score["accuracy"]), interval_text(score["low"], score["high"], shown))
     teller.show(table)
     notes = [result.summary().get("interval_note") for result in (before, after)]
     for note in dict.fromkeys(filter(None, notes)):
         teller.say(f"{note[0].upper()}{note[1:]}.")
     if apart:
-        teller.say(f"The two scores are {apart}.")
+        teller.say(f"T{apart[1:]}.")
         return
     teller.say(f"The change is {paired_change(before, after)}.")
     if not conclude:

@@ -90,7 +90,7 @@ class TrainOptions:
     resume: bool = _option(False, "Resume from the last complete checkpoint in the run folder.")
     accept_changed: bool = _option(
         False,
-        "With --resume: resume even if the file of the rule, the reward or the problems has changed; run.json records it.",
+        "With --resume: resume with another reward, or an edited file of the rule, the reward or the problems; run.json records it.",
     )
     train_problems: int | None = _option(
         None, "Number of training problems (default: one for each prompt of the run, or all there are)."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 
 from delta_rlvr.adapters.trl import DeltaTrainerConfig
 from delta_rlvr.bounds import check_types
-from delta_rlvr.files import plain
+from delta_rlvr.files import in_use, plain
 from delta_rlvr.hints import did_you_mean
 from delta_rlvr.models import DEFAULT_POLICY
 from delta_rlvr.models.load import gguf_digest, is_gguf
@@ -96,6 +97,9 @@ class RunRequest:
             values |= BUILT_IN_DEFAULTS
             if asked.get("num_train_epochs") is not None:
                 del values["max_steps"]  # it would override the requested epochs
+        for name in ("output", "output_dir"):
+            if asked.get(name) == "":
+                raise ValueError(f"{name}='': give a folder")
         resume = bool(asked.get("resume"))
         folder = Path(asked.get("output") or asked.get("output_dir") or default_output(resume))
         if resume:
@@ -179,7 +183,13 @@ def default_output(resume: bool) -> Path:
 
     last = max(numbers)
     taken = (folder_of(last) / RUN).exists() and not ended_before_its_first_step(folder_of(last))
-    return folder_of(last + 1 if taken and not resume else last)
+    if resume:
+        return folder_of(last)
+    free = last + 1 if taken else last
+    # Another run may have started there and written nothing yet. The processes of one run share its folder.
+    while int(os.environ.get("WORLD_SIZE", "1")) == 1 and in_use(folder_of(free)):
+        free += 1
+    return folder_of(free)
 
 
 def check_one_name_each(settings: Collection[str], where: str = "") -> None:

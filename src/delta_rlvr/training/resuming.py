@@ -62,6 +62,11 @@ def step_to_resume_from(config: DeltaTrainerConfig) -> tuple[int, list[str]]:
     """Return the step of the last complete checkpoint (0: there is none), and sentences about it."""
     folder = Path(str(config.output_dir))
     if not (folder / RUN).exists():
+        if kept := sorted(path.name for path in folder.glob("checkpoint-*")):
+            raise RunFolderError(
+                f"resume=True: {RUN} is missing in {folder}, which has {', '.join(kept[:4])}: restore it, or start a run with "
+                "a checkpoint as `model` and another `output`"
+            )
         several = several_runs(folder) or f"there is no run in {folder}; give the `output` of the run to resume"
         raise RunFolderError(f"resume=True: {several}")
     checkpoints = find_checkpoints(folder)

@@ -33,7 +33,14 @@ from delta_rlvr.tasks.custom_reward import CustomReward, judged_by
 from delta_rlvr.tasks.problem_set import ProblemSet
 from delta_rlvr.terminal import plain_warnings
 from delta_rlvr.testing import try_rule
-from delta_rlvr.training.heldout import HeldoutScore, best_score, heldout_problems, sampling_text, show_change
+from delta_rlvr.training.heldout import (
+    HeldoutScore,
+    apart_text,
+    best_score,
+    heldout_problems,
+    sampling_text,
+    show_change,
+)
 from delta_rlvr.training.problems import custom_or_task_reward, data_set, default_prompt, fit_context, training_problems
 from delta_rlvr.training.progress import Teller, TrainingProgress
 from delta_rlvr.training.request import NOT_RESTORED, RunRequest, TrainOptions, run_settings
@@ -158,7 +165,8 @@ class _Session:
             after = heldout.score("after")
             best = best_score(read_run(self.folder)) if recording.writer else None
             _keep(recording, heldout, before=before, after=after, best=best)
-            recording.scored = sampling_text(after) if after else None
+            recording.scored = sampling_text(before, after) if after else None
+            recording.apart = apart_text(before, after)
         if recording.writer is None:
             return TrainedRun(self.folder)
         self.teller.say(f"run folder: {self.config.output_dir}")

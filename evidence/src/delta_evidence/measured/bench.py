@@ -56,6 +56,8 @@ class MeasuredBench(Bench[MeasuredSettings]):
     stop: Stop = field(default_factory=Stop)
 
     def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise ValueError(f"workers={self.workers}: give at least 1")
         served = self.settings.served
         if (self.server.model if self.server is not None else None) != served:
             raise ValueError(f"served={served!r}: give the server of this model, or none for None")

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from transformers import AutoConfig
 
 from delta_evidence.bench import Bench, PlannedBatch
 from delta_evidence.judging import Judge, knows_decisive
@@ -35,6 +36,7 @@ from delta_evidence.weighing import BatchWeigher
 from delta_rlvr.credit import Delta
 from delta_rlvr.files import write_json
 from delta_rlvr.models import load_policy
+from delta_rlvr.models.load import adapter_base, load_pretrained
 from delta_rlvr.tasks import get_task
 
 TERCILES = ("shortest third", "middle third", "longest third")
@@ -56,6 +58,9 @@ class CreditBench(Bench[PlantedSettings]):
                 raise ValueError(f"task {name!r} does not know its decisive tokens: use a built-in one")
         for name in filter(is_variant, self.settings.policies):
             get_continuation(name)
+        for name in dict.fromkeys(unit.policy for unit in self.missing()):
+            if not is_variant(name):
+                load_pretrained(AutoConfig, adapter_base(name) or name)
         # More batches, tasks or policies go on from what is there, and so do smaller passes, which change no more than the rounding
         # of sums.
         self.keep_settings(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
@@ -111,6 +112,8 @@ def checked_rows(completions: Sequence[str], answers: Sequence[Any], timeout: fl
 def _reference(answer: Any, row: int) -> str:
     if isinstance(answer, bool) or not isinstance(answer, str | int | float):
         raise TypeError(f"answers[{row}] is a {type(answer).__name__}: pass the reference answer as text or a number")
+    if isinstance(answer, float) and not math.isfinite(answer):
+        raise ValueError(f"answers[{row}] is {answer}: a problem without a reference answer cannot be graded")
     text = str(answer).rpartition("####")[2].strip()  # GSM8K's own rows: the answer behind its mark
     if not text:
         raise ValueError(f"answers[{row}] is empty: a problem without a reference answer cannot be graded")

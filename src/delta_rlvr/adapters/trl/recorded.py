@@ -46,6 +46,8 @@ class Recording:
     callback: RunFolderCallback
     scored: str | None = None
     """A description of the held-out scores for the model card."""
+    apart: str = ""
+    """Why they cannot be compared, if so."""
 
 
 @contextmanager
@@ -101,7 +103,7 @@ def recorded(
                 callback.recorder.save_tokens()
                 # The metrics may lack the last steps, and a resumed run may have had no steps left.
                 writer.update(steps=max(writer.info["steps"], trainer.state.global_step))
-                write_card(folder / MODEL, writer.info, recording.scored)
+                write_card(folder / MODEL, writer.info, recording.scored, recording.apart)
     finally:
         callback.detach()
 

@@ -187,6 +187,8 @@ def read_rows(path: Path, columns: Collection[str | None] | None = None) -> Iter
         raise FileNotFoundError(
             f"{str(path).replace(':/', '://')}: addresses are not read: download the file, and give its path"
         )
+    if path.is_dir():
+        raise IsADirectoryError(f"{path}: is a folder: name a file")
     if not path.is_file():
         raise FileNotFoundError(
             f"{path}: there is no such file{near_file(path)} (the environment variable DELTA_RLVR_DATA can name its folder)"
