@@ -179,6 +179,8 @@ def test_planted_credit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert text.endswith("<!-- table: end -->\nafter\n")
     assert "old" not in text
     assert "0.750" not in text, "the page is about learning"
+    assert main(["leaderboard", str(tmp_path), "--output", str(tmp_path / "new.md")]) == 0
+    assert (tmp_path / "new.md").read_text() == text[len("before\n") : -len("after\n")]
 
 
 def test_mistakes_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

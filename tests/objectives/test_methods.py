@@ -89,7 +89,7 @@ def test_the_decorator_gives_a_name():
             register("nothing-much")(Delta)
     finally:
         del REGISTERED["nothing-much"]
-    with pytest.raises(RuleError, match="a name has no space"):
+    with pytest.raises(RuleError, match="a name is a text with no space"):
         register("nothing much")
 
 

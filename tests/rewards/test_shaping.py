@@ -10,6 +10,12 @@ from delta_rlvr.rewards import FormatReward, OverlongReward, SoftOverlong, Weigh
 from delta_rlvr.tasks.contents import reward_settings_digest
 from rlvr_graders import MathReward
 
+_SCALE = 1.0
+
+
+def _scaled(completions, **_):
+    return [_SCALE * len(one) for one in completions]
+
 
 def test_soft_overlong_by_hand() -> None:
     # The authors' script: 20480 tokens, buffer 4096, so the penalty begins after 16384.
@@ -106,3 +112,10 @@ def test_the_digest_of_rewards_has_their_settings_and_parts() -> None:
     for name, value in {"weight": 10, "extract": "whole", "form": "think", "buffer": 20, "scale": 2}.items():
         assert reward_settings_digest(weighted(**{name: value})) != digest, name
     assert reward_settings_digest([own, own]) is None
+
+
+def test_numbers_that_a_reward_reads_are_settings(monkeypatch):
+    digest = reward_settings_digest([_scaled])
+    assert digest is not None
+    monkeypatch.setitem(globals(), "_SCALE", 0.5)
+    assert reward_settings_digest([_scaled]) != digest

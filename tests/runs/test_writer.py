@@ -144,6 +144,19 @@ def test_resume_drops_what_came_after_the_checkpoint(tmp_path):
     assert resumed["metrics_lines_unreadable"] == 1
 
 
+@pytest.mark.parametrize("name", ["learning_rate", "weight_decay", "optim", "lora_rank"])
+def test_what_a_checkpoint_brings_back_cannot_be_changed(tmp_path, name):
+    writer = RunWriter.create(tmp_path, describe(settings={name: 1}))
+    writer.log({"step": 1})
+    before = (tmp_path / "run.json").read_text()
+    with pytest.raises(
+        RunFolderError, match=f"`{name}` was 1 and is now 2, but a resumed run goes on with the optimizer"
+    ):
+        RunWriter.resume(tmp_path, describe(settings={name: 2}), 1, accept_changed=True)
+    assert (tmp_path / "run.json").read_text() == before
+    RunWriter.resume(tmp_path, describe(settings={name: 2}), 0)  # from the start
+
+
 def test_resume_without_the_checkpoints_sums_says_so(tmp_path):
     writer = RunWriter.create(tmp_path, describe())
     writer.log({"step": 1})

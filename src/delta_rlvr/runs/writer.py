@@ -32,6 +32,8 @@ from delta_rlvr.runs.tokens import TextOf, TokenSums
 
 # A run can only be resumed with these unchanged; other settings (more steps, another batch split) may change.
 _IDENTITY = ("engine", "method", "seed", "model", "task", "rule")
+_OF_THE_OPTIMIZER = ("optim", "learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "lora_rank")
+"""Settings whose values come back with a checkpoint: others would be recorded, and have no effect or end in an error."""
 
 
 @dataclass(frozen=True)
@@ -110,15 +112,24 @@ class RunWriter:
             if what == "eval_dataset" and settings[name] is None:  # the rest of the run is not evaluated
                 continue
             if not accept_changed and before.get(name) not in (None, settings[name]):
-                edited = f"the file that `{what}` names has changed"
+                script = f"train_dataset{CONTENT}" in settings
+                edited = (
+                    f"{'the code of' if script else 'the file that'} `{what}`{'' if script else ' names'} has changed"
+                )
                 if what in ("train_dataset", "eval_dataset"):  # of a script
-                    rows = what.replace("dataset", "rows")
-                    edited = f"`{what}` has other rows ({before.get(rows)}, now {settings.get(rows)})"
+                    rows = [one.get(what.replace("dataset", "rows")) for one in (before, settings)]
+                    edited = f"`{what}` has other rows" + (f" ({rows[0]}, now {rows[1]})" if rows[0] != rows[1] else "")
                 elif what == "reward_settings":
-                    edited = "the settings of its reward functions have changed"
+                    edited = "the settings of its reward functions, or numbers that they read, have changed"
                 raise _changed(folder, edited, settings)
         if step and not accept_changed and _other_reward(before, settings):
             raise _changed(folder, f"`reward` has changed from {before['reward']} to {settings['reward']}", settings)
+        given = [name for name in _OF_THE_OPTIMIZER if step and name in before and name in settings]
+        for name in (one for one in given if before[one] != settings[one]):
+            raise RunFolderError(
+                f"{folder}: `{name}` was {before[name]} and is now {settings[name]}, but a resumed run goes on with the optimizer of "
+                f"its checkpoint: leave it as it was, or start another run from the model in {folder / f'checkpoint-{step}'}"
+            )
         kept, unreadable = _metrics_until(folder / METRICS, step)
         write_text(folder / METRICS, "".join(line + "\n" for line in kept.values()))
         for rollout_step, rollout_file in rollout_steps(folder).items():

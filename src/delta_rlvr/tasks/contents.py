@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from delta_rlvr.files import file_digest
@@ -49,29 +50,44 @@ def rewards_digest(functions: Iterable[Any]) -> str | None:
 
 
 def reward_settings_digest(functions: Iterable[Any]) -> str | None:
-    """Return the SHA-256 of the settings of a script's reward functions: those of this library's rewards with their parts, and the
-    arguments of a `partial`. None if there are none; what another object is set to is not known."""
-    known = [one for one in functions if isinstance(one, partial) or _is_ours(type(one))]
+    """Return the SHA-256 of the settings of a script's reward functions: those of this library's rewards with their parts, the
+    arguments of a `partial`, and numbers outside of a function that it reads. None if there are none; what another object is set to is
+    not known."""
+    known = [one for one in functions if isinstance(one, partial) or _is_ours(type(one)) or _numbers(one)]
     return hashlib.sha256(repr([_described(one) for one in known]).encode()).hexdigest() if known else None
 
 
-def _described(value: Any) -> Any:
-    """Return what tells this setting from another."""
+def _described(value: Any, deep: int = 4) -> Any:
+    """Return what tells this setting from another, down to so many objects within objects."""
     if value is None or isinstance(value, str | bytes | int | float | Path):
         return repr(value)
     if isinstance(value, list | tuple):
-        return [_described(one) for one in value]
+        return [_described(one, deep) for one in value]
     if isinstance(value, Mapping):
-        return [(repr(name), _described(one)) for name, one in value.items()]
+        return [(repr(name), _described(one, deep)) for name, one in value.items()]
     if isinstance(value, partial):
-        return [_described(one) for one in (value.func, value.args, value.keywords)]
+        return [_described(one, deep) for one in (value.func, value.args, value.keywords)]
     code = value if inspect.isroutine(value) or isinstance(value, type) else type(value)
     name = f"{code.__module__}.{code.__qualname__}"
     if not _is_ours(code):
-        return name, rewards_digest([value])
-    if code is value:
-        return name
-    return name, [(key, _described(one)) for key, one in vars(value).items() if not key.startswith("last_")]
+        return name, rewards_digest([value]), _numbers(value)
+    state = {} if code is value or not deep else getattr(value, "__dict__", {})  # an object with slots is a row of data
+    return name, [(key, _described(one, deep - 1)) for key, one in state.items() if not key.startswith("last_")]
+
+
+def _numbers(function: Any) -> list[tuple[str, float]]:
+    """Return the numbers of its module and of the functions around it that a function reads."""
+    if not inspect.isfunction(function):
+        return []
+    values = {name: function.__globals__.get(name) for name in _names(function.__code__)}
+    values |= inspect.getclosurevars(function).nonlocals
+    return sorted((name, value) for name, value in values.items() if isinstance(value, int | float))
+
+
+def _names(code: CodeType) -> set[str]:
+    """Return the names in a function's code, with those of its comprehensions and inner functions."""
+    inner = (one for one in code.co_consts if isinstance(one, CodeType))
+    return {*code.co_names}.union(*map(_names, inner))
 
 
 def _is_ours(code: Any) -> bool:

@@ -168,7 +168,7 @@ def test_a_changed_reward_or_data_set_is_not_resumed_in_silence(tmp_path):
         more.train(resume_from_checkpoint=True)
     other = build_real(**given | {"max_steps": 3})
     other.reward_funcs = [nothing_right]
-    words = r"the file that `reward` names has changed .* anyway with `trainer\.train\(\.\.\., accept_changed=True\)`"
+    words = r"the code of `reward` has changed .* anyway with `trainer\.train\(\.\.\., accept_changed=True\)`"
     with pytest.raises(RunFolderError, match=words):
         other.train(resume_from_checkpoint=True)
     other.train(resume_from_checkpoint=True, accept_changed=True)
@@ -181,7 +181,9 @@ def test_changed_settings_of_a_reward_are_not_resumed_in_silence(tmp_path):
         return build_real(output_dir=str(tmp_path), reward=reward, **DUE | {"max_steps": steps})
 
     weighted(0.1).train()
-    with pytest.raises(RunFolderError, match="the settings of its reward functions have changed since this run began"):
+    with pytest.raises(
+        RunFolderError, match=r"the settings of its reward functions, or .* have changed since this run began"
+    ):
         weighted(10, 3).train(resume_from_checkpoint=True)
     weighted(0.1, 3).train(resume_from_checkpoint=True)
     run_json = tmp_path / "run.json"

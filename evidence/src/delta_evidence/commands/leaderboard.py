@@ -9,6 +9,8 @@ from pathlib import Path
 from delta_evidence.leaderboard import as_dict, leaderboard, markdown, planted, replace_table
 from delta_rlvr.files import replaces, write_json, write_text
 
+NEW_PAGE = "<!-- table: begin -->\n<!-- table: end -->\n"
+
 NUMBERS = """Differences to dapo in points, paired by task and seed, with 95 % intervals (from 5 pairs). Over training: of the
 accuracy over all rollout batches. At the end: of the held-out accuracy. `delta` there: delta's mean on the same pairs.
 """
@@ -24,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         type=Path,
         metavar="PAGE",
-        help="a page whose tables, between the marks <!-- table: begin --> and <!-- table: end -->, are made anew "
-        "(default: print them)",
+        help="a page whose tables, between the marks <!-- table: begin --> and <!-- table: end -->, are made anew, "
+        "or a new one (default: print them)",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers to this file")
 
@@ -43,7 +45,8 @@ def run(options: argparse.Namespace) -> int:
         print(NUMBERS)
         print("\n".join(filter(None, (markdown(board), planted(board)))), end="")
     else:
-        write_text(options.output, replace_table(options.output.read_text(encoding="utf-8"), markdown(board)))
+        page = options.output.read_text(encoding="utf-8") if options.output.exists() else NEW_PAGE
+        write_text(options.output, replace_table(page, markdown(board)))
         print(f"{len(board.rows)} methods: {options.output}")
     for line in board.left_out:
         print(f"left out: {line}", file=sys.stderr)
