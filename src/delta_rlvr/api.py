@@ -35,7 +35,7 @@ def train(*, verbose: bool = False, **settings: Any) -> TrainedRun:
     from delta_rlvr.training.request import RunRequest
     from delta_rlvr.training.session import train
 
-    return train(RunRequest(settings), Teller(Console() if verbose else None))
+    return train(RunRequest(settings), Teller(Console(emoji=False) if verbose else None))
 
 
 def compare(
@@ -68,7 +68,7 @@ def compare(
         tuning_seeds=tuning_seeds,
         pass_at=pass_at,
         parallel=parallel,
-        console=Console() if verbose else None,
+        console=Console(emoji=False) if verbose else None,
     )
 
 
@@ -84,7 +84,7 @@ def evaluate(
 
     check_names(settings, {one.name for one in fields(EvaluationRequest)}, "evaluate")
     request = EvaluationRequest(model, _listed(benchmarks), **settings)
-    return evaluate(request, ConsoleProgress(Console(), request.reward is not None) if verbose else None)
+    return evaluate(request, ConsoleProgress(Console(emoji=False), request.reward is not None) if verbose else None)
 
 
 def explain(model: str, rollouts: str | Path, **settings: Any) -> Explained:

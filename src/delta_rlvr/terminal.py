@@ -13,7 +13,7 @@ from rich.table import Table
 
 def make_console(width: int = 150) -> Console:
     """Return a console as wide as its terminal; in a file, where tables would wrap at 80, of `width` characters."""
-    console = Console()
+    console = Console(emoji=False)  # names such as ":Zero:" are no emoji
     if not console.is_terminal:
         console.width = width
     return console

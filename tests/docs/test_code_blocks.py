@@ -96,7 +96,7 @@ def first_hour(names, said):
 LOOK_CLOSER = {
     "README.md": one_mean,
     "docs/first_hour.md": first_hour,
-    "docs/report.md": lambda names, said: said == "reward 0.25 -> 0.50 in 2 steps\n",
+    "docs/report.md": lambda names, said: said == "reward 0.25 -> 0.50 at step 2\n",
     "docs/tasks.md": lambda names, said: names["asked"].prompt[0] == names["system"],
     "docs/own_rule.md": lambda names, said: check_rule(names["LargeStates"]()),
 }

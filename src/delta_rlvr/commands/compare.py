@@ -54,7 +54,7 @@ def run(arguments: list[str]) -> int:
         numbers["tuning_seeds"] = 1
     elif not mine.learning_rates:
         raise ValueError("--tuning-seeds belongs to --learning-rates: leave it out")
-    console = Console()
+    console = Console(emoji=False)
     request = read_request(theirs, vars(mine).keys())
     methods = comma_list(mine.methods)
     done = compare(

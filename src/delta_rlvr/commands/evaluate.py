@@ -297,7 +297,7 @@ def _select(args: argparse.Namespace, request: EvaluationRequest, console: Conso
 
     run_folder = Path(args.select)
     if args.list:
-        errors = Console(stderr=True, soft_wrap=True, highlight=False)
+        errors = Console(stderr=True, emoji=False, soft_wrap=True, highlight=False)
         for one in checkpoints(run_folder, errors.print).values():
             result = selection_result_path(run_folder, rule, one.name)
             if not (result.is_file() and EvaluationResult.load(result).complete):

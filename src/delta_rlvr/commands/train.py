@@ -10,5 +10,5 @@ from delta_rlvr.training.session import train
 
 
 def run(arguments: list[str]) -> int:
-    train(read_request(arguments), Teller(Console(), as_flags))
+    train(read_request(arguments), Teller(Console(emoji=False), as_flags))
     return 0

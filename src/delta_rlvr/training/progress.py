@@ -53,7 +53,7 @@ class Teller:
         """From now on, append to this file too."""
         # Buffered by line, so that the log of a killed run is complete. `__exit__` closes it.
         file = path.open("a", encoding="utf-8", buffering=1)
-        self._log = Console(file=file, width=_LOG_WIDTH, color_system=None)
+        self._log = Console(file=file, emoji=False, width=_LOG_WIDTH, color_system=None)
         for text in self._before_log:
             self.log(text)
         self._before_log.clear()

@@ -89,6 +89,9 @@ def watch(child: int, pipes: list[tuple[int, int]], text: bytes, seconds: float,
     # All that this sandbox has but this process and its first: none of this run lives on into the next.
     os.kill(-1, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    until = time.monotonic() + 1
+    while not alone() and time.monotonic() < until:
+        time.sleep(0.001)
     if status == "ended":
         while pull(output, received[output]) > 0 and len(received[output]) <= most_output:
             pass
@@ -100,6 +103,15 @@ def watch(child: int, pipes: list[tuple[int, int]], text: bytes, seconds: float,
         if descriptor >= 0:
             os.close(descriptor)
     return status, code, bytes(received[output][: most_output + 1]), bytes(received[errors][-ERROR_TAIL:])
+
+
+def alone() -> bool:
+    """Whether no other process is left; a killed one may take its time to end."""
+    try:
+        os.kill(-1, signal.SIGKILL)
+    except ProcessLookupError:
+        return True
+    return False
 
 
 def push(descriptor: int, unsent: memoryview) -> memoryview:
