@@ -164,6 +164,12 @@ class TestComparison:
         assert words in result["verdict"]
         assert result["tests"] == []
 
+    def test_scores_of_versions_of_a_reward_are_compared_with_a_warning(self, tmp_path):
+        runs = [bare_run(tmp_path / method, method=method, after=0.5) for method in ("dapo", "delta")]
+        for run in runs:
+            run.info["settings"] = {"reward": "mine.py:f", "reward_sha256": run.info["method"]}
+        assert "The file of the reward was edited between the runs" in comparison(runs, group_runs(runs))["verdict"]
+
     def test_runs_of_different_length_are_compared_with_a_warning(self, tmp_path):
         runs = [bare_run(tmp_path / method, method=method, after=0.5) for method in ("dapo", "delta")]
         for run, steps in zip(runs, (2, 3), strict=True):

@@ -15,7 +15,7 @@ from delta_rlvr.files import is_number
 from delta_rlvr.report.groups import RunGroup, run_labels, settings_by_group
 from delta_rlvr.report.heldout import before_last_step, differences, script_differences
 from delta_rlvr.runs import RunReader
-from delta_rlvr.runs.layout import COMPARISON, EVALUATIONS
+from delta_rlvr.runs.layout import COMPARISON, CONTENT, EVALUATIONS
 from delta_rlvr.score_units import EVAL_REWARD, POINTS, REWARD, ScoreUnit, score_unit
 from delta_rlvr.specs import shown_spec
 from delta_rlvr.weight_words import without_effect
@@ -92,7 +92,7 @@ def comparison(runs: Sequence[RunReader], groups: Sequence[RunGroup]) -> dict[st
             if apart and len(asked) == 1
             else _verdict(by_group, compared, steps, scores, asked, unit, runs)
         )
-        + ("" if steps else _lengths(runs))
+        + ("" if steps else _lengths(runs) + _edited(runs))
         + _outdated(runs, labels),
         "sentence": " ".join(filter(None, [_basis(compared, steps, labels, scores), stored.get("tuned")])),
         "beside": stored.get("beside"),
@@ -133,6 +133,16 @@ def _lengths(runs: Sequence[RunReader]) -> str:
     lengths = sorted({run.info["steps"] for run in runs if is_number(run.info.get("steps"))})
     return (
         "" if len(lengths) < 2 else f" The runs have different lengths ({listed([str(one) for one in lengths])} steps)."
+    )
+
+
+def _edited(runs: Sequence[RunReader]) -> str:
+    """A warning where held-out scores are compared that versions of one reward gave."""
+    versions = {version for run in runs if (version := _setting(run, f"reward{CONTENT}"))}
+    return (
+        ""
+        if len(versions) < 2
+        else " The file of the reward was edited between the runs: their scores differ by that, too."
     )
 
 
