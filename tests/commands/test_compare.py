@@ -57,6 +57,13 @@ def test_the_first_line_says_which_runs_there_will_be(options, plan, tmp_path, c
     assert second.startswith(f"With {plan.split(' x ')[1].split(' (')[0]} and 1 comparison") == ("20 seeds" not in plan)
 
 
+def test_the_folder_of_a_run_is_not_for_a_comparison(tmp_path, capsys):
+    (tmp_path / "run.json").write_text("{}")
+    assert main(["compare", "--methods", "dapo,delta", "--output", str(tmp_path)]) == 2
+    assert "holds a run, and a comparison needs a folder of its own" in capsys.readouterr().err
+    assert [one.name for one in tmp_path.iterdir()] == ["run.json"]
+
+
 @pytest.mark.parametrize(("line", "name"), [("methods: dapo,delta", "methods"), ("seeds: 3", "seeds")])
 def test_a_settings_file_has_no_options_of_compare(tmp_path, capsys, line, name):
     """ "--methods is required", where the file had them."""

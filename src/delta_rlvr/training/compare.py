@@ -20,7 +20,7 @@ from delta_rlvr.files import locked, write_json
 from delta_rlvr.objectives import get_method
 from delta_rlvr.report import write_report
 from delta_rlvr.runs import read_run
-from delta_rlvr.runs.layout import COMPARISON, EVALUATIONS
+from delta_rlvr.runs.layout import COMPARISON, EVALUATIONS, RUN
 from delta_rlvr.score_units import ScoreUnit, score_unit
 from delta_rlvr.tasks.custom_reward import custom_function
 from delta_rlvr.terminal import say
@@ -131,6 +131,8 @@ def compare(
     for name in ("method", "resume"):
         if name in request.given:
             raise ValueError(f"`{name}` is not for compare: it runs `methods`, and resumes by itself")
+    if (folder / RUN).exists():
+        raise ValueError(f"output={folder} holds a run, and a comparison needs a folder of its own: give another")
     if rates and "learning_rate" in request.asked:
         raise ValueError("give `learning_rates` to choose from, or one `learning_rate`, not both")
     # Settings that a file for `train` may have, and that a comparison sets itself.
