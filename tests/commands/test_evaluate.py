@@ -85,6 +85,21 @@ def test_sample_continue_rescore_compare(tmp_path, capsys):
     assert evaluate("--samples", folder / "samples.jsonl", "--output", again) == 2, "nothing is overwritten"
     assert evaluate("--samples", folder / "samples.jsonl", "--model", "nothere") == 2
     assert "no model is loaded: leave --model out" in capsys.readouterr().err
+    unread = [
+        "--reward",
+        "math-verify",
+        "--limit",
+        "1",
+        "--style",
+        "chat",
+        "--template",
+        "math",
+        "--preset",
+        "paper-math",
+    ]
+    assert evaluate("--samples", folder / "samples.jsonl", *unread, "--output", tmp_path / "fourth.json") == 2
+    words = "leave --preset, --limit, --style, --template, --reward out, or add --benchmarks"
+    assert words in capsys.readouterr().err
 
     other = tmp_path / "other.json"
     assert evaluate(*SMALL, "--seed", 1, "--output", other) == 0

@@ -24,6 +24,8 @@ from delta_rlvr.models.prompts import room_needed
 from delta_rlvr.runs.layout import RUN
 from delta_rlvr.tasks.templates import TEMPLATES
 
+_OF_QUESTIONS = ("limit", "style", "template", "template_text", "extract", "reward")
+
 
 @dataclass(frozen=True)
 class EvaluationRequest:
@@ -144,6 +146,13 @@ def rescore(
         names = request.benchmarks or list(dict.fromkeys(sample.key.benchmark for sample in kept))
         benchmarks = load_benchmarks(names, **_question_options(_settled(request, names)))
     else:
+        defaults = EvaluationRequest()
+        given = [name for name in ("preset", *_OF_QUESTIONS) if getattr(request, name) != getattr(defaults, name)]
+        if given:
+            raise EvaluationError(
+                f"{path} has its own settings of the questions: leave {', '.join(f'`{name}`' for name in given)} out, or add "
+                "`benchmarks`"
+            )
         described = stored["benchmarks"].items()
         loads = {name: facts.get("load") if isinstance(facts, dict) else None for name, facts in described}
         benchmarks = [load_benchmark(**(load or {"name": name})) for name, load in loads.items()]
@@ -268,8 +277,7 @@ def _load_model(request: EvaluationRequest) -> tuple[Any, Any]:
 
 def _question_options(request: EvaluationRequest) -> dict[str, Any]:
     """Return the options of `load_benchmark` from a request."""
-    keys = ("limit", "style", "template", "template_text", "extract", "reward")
-    given = {key: getattr(request, key) for key in keys}
+    given = {key: getattr(request, key) for key in _OF_QUESTIONS}
     if request.server and request.api == "completions":
         if request.style == "chat":
             raise EvaluationError("style='chat': the completions API takes plain text; use api='chat'")
