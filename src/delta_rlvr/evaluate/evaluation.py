@@ -18,10 +18,11 @@ from delta_rlvr.evaluate.results import EvaluationResult, replaces_result
 from delta_rlvr.evaluate.runner import Progress, identity, run_evaluation, score_samples
 from delta_rlvr.evaluate.sample_file import SampleFile, read_samples
 from delta_rlvr.evaluate.server_sampler import ServerSampler, ServerSettings
-from delta_rlvr.evaluate.settings import PRESETS, EvaluationSettings
+from delta_rlvr.evaluate.settings import PRESETS, REWARD_FILE, EvaluationSettings, other_reward_file
 from delta_rlvr.models import DEFAULT_POLICY, hub
 from delta_rlvr.models.prompts import room_needed
 from delta_rlvr.runs.layout import RUN
+from delta_rlvr.tasks.contents import content_digest
 from delta_rlvr.tasks.templates import TEMPLATES
 
 _OF_QUESTIONS = ("limit", "style", "template", "template_text", "extract", "reward")
@@ -101,6 +102,9 @@ def evaluate(request: EvaluationRequest, progress: Progress | None = None) -> Ev
             )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"samples so far are kept in {stored}; the same command resumes") from None
+    for name, facts in store.identity["benchmarks"].items():
+        if facts.get(REWARD_FILE) is None:  # what an older file was graded with is not known
+            result.document["benchmarks"][name].pop(REWARD_FILE, None)
     if cut:
         result.document["run"]["cut"] = cut
     result.write(target)
@@ -126,7 +130,13 @@ def stored_differences(result: EvaluationResult, request: EvaluationRequest) -> 
         if load := values.get("load"):
             before |= {key: load.get(key) for key in keys}
             now |= {key: getattr(request, key) for key in keys}
-    return [f"{key} was {before[key]!r:.80} and is now {now[key]!r:.80}" for key in now if before.get(key) != now[key]]
+    changed = [
+        f"{key} was {before[key]!r:.80} and is now {now[key]!r:.80}" for key in now if before.get(key) != now[key]
+    ]
+    file = {REWARD_FILE: content_digest(request.reward or "")}
+    if not changed and any(other_reward_file(values, file) for values in numbers.values()):
+        return ["the file that `reward` names has changed since"]
+    return changed
 
 
 def rescore(
