@@ -4,6 +4,7 @@ import argparse
 import io
 import json
 import re
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -85,6 +86,21 @@ def test_sample_continue_rescore_compare(tmp_path, capsys):
     assert evaluate("--samples", folder / "samples.jsonl", "--output", again) == 2, "nothing is overwritten"
     assert evaluate("--samples", folder / "samples.jsonl", "--model", "nothere") == 2
     assert "no model is loaded: leave --model out" in capsys.readouterr().err
+    unread = [
+        "--reward",
+        "math-verify",
+        "--limit",
+        "1",
+        "--style",
+        "chat",
+        "--template",
+        "math",
+        "--preset",
+        "paper-math",
+    ]
+    assert evaluate("--samples", folder / "samples.jsonl", *unread, "--output", tmp_path / "fourth.json") == 2
+    words = "leave --preset, --limit, --style, --template, --reward out, or add --benchmarks"
+    assert words in capsys.readouterr().err
 
     other = tmp_path / "other.json"
     assert evaluate(*SMALL, "--seed", 1, "--output", other) == 0
@@ -362,6 +378,38 @@ def test_responses_without_a_reward_are_counted(tmp_path, capsys):
     assert evaluate(*given, "--reward", f"{tmp_path / 'nothing.py'}:none", "--output", tmp_path / "none.json") == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "1 of 1 responses have no reward and count 0 (1 times: the reward function gave no reward)" in told
+
+
+def test_an_edited_reward_file_is_not_mixed_with_its_old_scores(tmp_path, capsys, policy):
+    """The old score was printed again, and two versions of the file were compared as one."""
+    run, reward, first, second = (tmp_path / name for name in ("run", "mine.py", "first", "second"))
+    for part in policy:
+        part.save_pretrained(run / "checkpoint-1")
+    given = ("--reward", f"{reward}:mine", "--limit", 2)
+    select = ("--select", run, "--rule", "phrased-sums:avg@2", *given)
+    asked = ("--benchmarks", "phrased-sums", "-k", 2, *given, "--output")
+    reward.write_text("def mine(completions, **_):\n    return [1.0 for _ in completions]\n")
+    assert evaluate(*asked, first) == evaluate(*select) == 0
+    older = tmp_path / "older"
+    shutil.copytree(first, older)
+    samples = older / "samples.jsonl"
+    samples.write_text(re.sub(r',\s*"reward_sha256":\s*"\w+"', "", samples.read_text()))
+    assert "sha256" not in samples.read_text()
+    reward.write_text("def mine(completions, **_):\n    return [0.0 for _ in completions]\n")
+    capsys.readouterr()
+    assert evaluate(*asked, first) == evaluate(*select) == 2
+    told = capsys.readouterr().err
+    assert (
+        "the file that --reward names has changed since these samples were graded: grade them again with --samples"
+        in told
+    )
+    assert "was made with other settings: the file that --reward names has changed since" in told
+    assert evaluate("--samples", first / "samples.jsonl", "--output", second) == 0
+    assert EvaluationResult.load(second).accuracy == 0
+    assert evaluate("--compare", first, second) == 2
+    assert "the files of the rewards of phrased-sums differ" in capsys.readouterr().err
+    assert evaluate(*asked, older) == 0, "what an older version was graded with is not known"
+    assert evaluate("--compare", older, second) == 0
 
 
 def test_models_are_loaded_by_name_or_refused(tmp_path):

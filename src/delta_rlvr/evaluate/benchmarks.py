@@ -14,10 +14,11 @@ from delta_rlvr.evaluate import readers
 from delta_rlvr.evaluate.data import AbsentData, FoundRows, HubSource, find_rows, read_file
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.records import Questions
-from delta_rlvr.evaluate.settings import HELDOUT
+from delta_rlvr.evaluate.settings import HELDOUT, REWARD_FILE
 from delta_rlvr.hints import did_you_mean, near_file
 from delta_rlvr.specs import split_spec, with_settings
 from delta_rlvr.tasks import templates
+from delta_rlvr.tasks.contents import content_digest
 from delta_rlvr.tasks.custom_reward import NAMED, CustomReward, custom_function, judged_by, judged_by_function
 from delta_rlvr.tasks.problem import Problem
 from delta_rlvr.tasks.registry import BUILT_IN, GENERATOR_PREFIX, check_rows, check_task_name, get_task
@@ -266,7 +267,8 @@ def _judged(questions: Questions, spec: str | None) -> Questions:
     problems = tuple(judged_by_function(questions.problems))
     reward.check(problems[0], training=False)
     note = f"scores are mean rewards of {reward.spec}"
-    description = {**questions.description, "grader": f"reward {reward.spec}", "note": note}
+    described = {"grader": f"reward {reward.spec}", "note": note, REWARD_FILE: content_digest(reward.spec)}
+    description = {**questions.description, **described}
     return replace(questions, problems=problems, description=description, grade=reward.grade)
 
 

@@ -11,6 +11,7 @@ from delta_rlvr.evaluate.bootstrap import NO_INTERVAL, Interval, interval_text, 
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.metrics import average_at_k
 from delta_rlvr.evaluate.results import EvaluationResult
+from delta_rlvr.evaluate.settings import other_reward_file
 from delta_rlvr.evaluate.significance import (
     SIGNIFICANCE,
     EffectSize,
@@ -231,6 +232,11 @@ def _same_protocol(reference: EvaluationResult, other: EvaluationResult, name: s
         if digests[0] != digests[1]:
             raise EvaluationError(
                 f"{name}: the questions, prompts or answers of {benchmark} differ between the results"
+            )
+        if other_reward_file(*(result.document["benchmarks"][benchmark] for result in (reference, other))):
+            raise EvaluationError(
+                f"{name}: the files of the rewards of {benchmark} differ between the results: grade the stored completions again with "
+                "`samples`"
             )
     for setting, value in reference.document["settings"].items():
         if setting != "seed" and other.document["settings"].get(setting) != value:

@@ -18,11 +18,14 @@ from delta_rlvr.evaluate.results import EvaluationResult, replaces_result
 from delta_rlvr.evaluate.runner import Progress, identity, run_evaluation, score_samples
 from delta_rlvr.evaluate.sample_file import SampleFile, read_samples
 from delta_rlvr.evaluate.server_sampler import ServerSampler, ServerSettings
-from delta_rlvr.evaluate.settings import PRESETS, EvaluationSettings
+from delta_rlvr.evaluate.settings import PRESETS, REWARD_FILE, EvaluationSettings, other_reward_file
 from delta_rlvr.models import DEFAULT_POLICY, hub
 from delta_rlvr.models.prompts import room_needed
 from delta_rlvr.runs.layout import RUN
+from delta_rlvr.tasks.contents import content_digest
 from delta_rlvr.tasks.templates import TEMPLATES
+
+_OF_QUESTIONS = ("limit", "style", "template", "template_text", "extract", "reward")
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,9 @@ def evaluate(request: EvaluationRequest, progress: Progress | None = None) -> Ev
             )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(f"samples so far are kept in {stored}; the same command resumes") from None
+    for name, facts in store.identity["benchmarks"].items():
+        if facts.get(REWARD_FILE) is None:  # what an older file was graded with is not known
+            result.document["benchmarks"][name].pop(REWARD_FILE, None)
     if cut:
         result.document["run"]["cut"] = cut
     result.write(target)
@@ -124,7 +130,13 @@ def stored_differences(result: EvaluationResult, request: EvaluationRequest) -> 
         if load := values.get("load"):
             before |= {key: load.get(key) for key in keys}
             now |= {key: getattr(request, key) for key in keys}
-    return [f"{key} was {before[key]!r:.80} and is now {now[key]!r:.80}" for key in now if before.get(key) != now[key]]
+    changed = [
+        f"{key} was {before[key]!r:.80} and is now {now[key]!r:.80}" for key in now if before.get(key) != now[key]
+    ]
+    file = {REWARD_FILE: content_digest(request.reward or "")}
+    if not changed and any(other_reward_file(values, file) for values in numbers.values()):
+        return ["the file that `reward` names has changed since"]
+    return changed
 
 
 def rescore(
@@ -144,6 +156,13 @@ def rescore(
         names = request.benchmarks or list(dict.fromkeys(sample.key.benchmark for sample in kept))
         benchmarks = load_benchmarks(names, **_question_options(_settled(request, names)))
     else:
+        defaults = EvaluationRequest()
+        given = [name for name in ("preset", *_OF_QUESTIONS) if getattr(request, name) != getattr(defaults, name)]
+        if given:
+            raise EvaluationError(
+                f"{path} has its own settings of the questions: leave {', '.join(f'`{name}`' for name in given)} out, or add "
+                "`benchmarks`"
+            )
         described = stored["benchmarks"].items()
         loads = {name: facts.get("load") if isinstance(facts, dict) else None for name, facts in described}
         benchmarks = [load_benchmark(**(load or {"name": name})) for name, load in loads.items()]
@@ -268,8 +287,7 @@ def _load_model(request: EvaluationRequest) -> tuple[Any, Any]:
 
 def _question_options(request: EvaluationRequest) -> dict[str, Any]:
     """Return the options of `load_benchmark` from a request."""
-    keys = ("limit", "style", "template", "template_text", "extract", "reward")
-    given = {key: getattr(request, key) for key in keys}
+    given = {key: getattr(request, key) for key in _OF_QUESTIONS}
     if request.server and request.api == "completions":
         if request.style == "chat":
             raise EvaluationError("style='chat': the completions API takes plain text; use api='chat'")

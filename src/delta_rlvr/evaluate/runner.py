@@ -14,7 +14,7 @@ from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.records import Failure, Grade, Outcome, Questions, Sample, Sampler, SampleRequest
 from delta_rlvr.evaluate.results import EvaluationResult, build_result
 from delta_rlvr.evaluate.sample_file import SampleFile
-from delta_rlvr.evaluate.settings import EvaluationSettings, SampleKey
+from delta_rlvr.evaluate.settings import REWARD_FILE, EvaluationSettings, SampleKey
 from delta_rlvr.files import now
 from delta_rlvr.tasks.problem import Problem
 from rlvr_graders.verdict import Verdict
@@ -43,7 +43,10 @@ def identity(
         "settings": settings.as_dict(),
         "backend": dict(backend),
         "benchmarks": {
-            benchmark.name: {"digest": benchmark.digest, "load": benchmark.description.get("load")}
+            benchmark.name: {
+                "digest": benchmark.digest,
+                **{key: benchmark.description.get(key) for key in ("load", REWARD_FILE)},
+            }
             for benchmark in benchmarks
         },
     }

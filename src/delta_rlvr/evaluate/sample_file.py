@@ -14,7 +14,7 @@ from typing import Any
 
 from delta_rlvr.evaluate.errors import EvaluationError
 from delta_rlvr.evaluate.records import MalformedSample, Sample, read_sample
-from delta_rlvr.evaluate.settings import SampleKey
+from delta_rlvr.evaluate.settings import REWARD_FILE, SampleKey, other_reward_file
 from delta_rlvr.files import dump, hold, naming, plain
 from delta_rlvr.hints import near_file
 from rlvr_graders.lines import json_value
@@ -32,6 +32,8 @@ class SampleFile:
         """The samples already in the file, including ungraded ones."""
         self.notes: list[str] = []
         """Sentences about repairs of the file."""
+        self.identity = dict(identity)
+        """As it stands in the file: older files do not tell the reward's."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("a+b")
         try:
@@ -78,6 +80,13 @@ class SampleFile:
                 f"{self.path} was written with other settings: {'; '.join(changed)}. "
                 f"Give the same settings to resume, choose another output, or delete {self.path.name} to start again"
             )
+        before, now = (one.get("benchmarks") or {} for one in (stored, identity))
+        if any(other_reward_file(before.get(name) or {}, facts) for name, facts in now.items()):
+            raise EvaluationError(
+                f"{self.path}: the file that `reward` names has changed since these samples were graded: grade them again with "
+                "`samples`, or give another `output`"
+            )
+        self.identity = stored
         self._file.seek(len(first))
         self.samples = {sample.key: sample for sample in _read_lines(self._file, self.path, start=2)}
 
@@ -158,6 +167,7 @@ def _header(line: bytes, path: Path) -> dict[str, Any] | None:
 def _differences(stored: Any, given: Any, name: str = "") -> Iterator[str]:
     if isinstance(stored, dict) and isinstance(given, dict):
         for key in [*stored, *(key for key in given if key not in stored)]:
-            yield from _differences(stored.get(key), given.get(key), f"{name}.{key}" if name else str(key))
+            if key != REWARD_FILE:
+                yield from _differences(stored.get(key), given.get(key), f"{name}.{key}" if name else str(key))
     elif stored != given:
         yield f"{name} was {stored!r:.80} and is now {given!r:.80}"

@@ -10,9 +10,13 @@ from typing import Any, NamedTuple
 
 from delta_rlvr.bounds import check_types
 from delta_rlvr.evaluate.errors import EvaluationError
+from delta_rlvr.runs.layout import CONTENT
 
 HELDOUT = "heldout"
 """The benchmark's name in the seeds of held-out samples: those of training, of studies, and of tasks in `evaluate`."""
+
+REWARD_FILE = f"reward{CONTENT}"
+"""The digest of the file of `reward`, with the benchmark that it judged."""
 
 
 class SampleKey(NamedTuple):
@@ -94,6 +98,13 @@ PRESETS = {
     "paper-ood": Preset(_OTHER, ("gpqa-diamond", "mmlu-pro")),
 }
 """The paper's evaluations by name."""
+
+
+def other_reward_file(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Return whether the file of a benchmark's reward is another. Older results and samples do not tell; a run stores it with its
+    name."""
+    first, second = (one.get(REWARD_FILE) or (one.get("reward") or (None, None))[1] for one in (before, now))
+    return None not in (first, second) and first != second
 
 
 def sample_seed(seed: int, key: SampleKey) -> int:
