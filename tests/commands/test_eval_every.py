@@ -51,6 +51,7 @@ def test_the_steps_are_those_of_a_run_without_scores_and_the_best_weights_are_ta
         (["--eval_every", 2, "--eval_problems", 0], "give --eval_problems, 1 or more"),
         (["--eval_every", 0], "--eval_every 0: give 1 or more"),
         (["--eval_strategy", "steps"], "set --eval_every to the steps"),
+        (["--resume_from_checkpoint", "x"], "set --resume to go on from the last checkpoint of --output"),
     ],
 )
 def test_what_cannot_be_scored_is_refused(capsys, tmp_path, given, named):

@@ -407,7 +407,14 @@ def test_an_edited_reward_file_is_not_mixed_with_its_old_scores(tmp_path, capsys
     assert evaluate("--samples", first / "samples.jsonl", "--output", second) == 0
     assert EvaluationResult.load(second).accuracy == 0
     assert evaluate("--compare", first, second) == 2
-    assert "the files of the rewards of phrased-sums differ" in capsys.readouterr().err
+    assert "the rewards of phrased-sums differ" in capsys.readouterr().err
+    reward.write_text(reward.read_text() + "def other(completions, **_):\n    return [1.0 for _ in completions]\n")
+    for name, place in (("mine", tmp_path / "mine"), ("other", tmp_path / "other")):
+        again = [f"{reward}:{name}" if str(one) == f"{reward}:mine" else one for one in asked]
+        assert evaluate(*again, place) == 0
+    capsys.readouterr()
+    assert evaluate("--compare", tmp_path / "mine", tmp_path / "other") == 2  # two functions of one file
+    assert "the rewards of phrased-sums differ" in capsys.readouterr().err
     assert evaluate(*asked, older) == 0, "what an older version was graded with is not known"
     assert evaluate("--compare", older, second) == 0
 

@@ -235,7 +235,7 @@ def _same_protocol(reference: EvaluationResult, other: EvaluationResult, name: s
             )
         if other_reward_file(*(result.document["benchmarks"][benchmark] for result in (reference, other))):
             raise EvaluationError(
-                f"{name}: the files of the rewards of {benchmark} differ between the results: grade the stored completions again with "
+                f"{name}: the rewards of {benchmark} differ between the results: grade the stored completions again with "
                 "`samples`"
             )
     for setting, value in reference.document["settings"].items():

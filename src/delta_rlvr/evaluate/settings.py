@@ -101,10 +101,16 @@ PRESETS = {
 
 
 def other_reward_file(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Return whether the file of a benchmark's reward is another. Older results and samples do not tell; a run stores it with its
-    name."""
+    """Return whether the file of a benchmark's reward is another, or the function in it. Older results and samples do not tell; a run
+    stores it with its name."""
     first, second = (one.get(REWARD_FILE) or (one.get("reward") or (None, None))[1] for one in (before, now))
-    return None not in (first, second) and first != second
+    names = [_function_of(one) for one in (before, now)]
+    return None not in (first, second) and (first != second or ("" not in names and names[0] != names[1]))
+
+
+def _function_of(facts: Mapping[str, Any]) -> str:
+    spec = (facts.get("reward") or [""])[0] or str(facts.get("grader", "")).partition("reward ")[2]
+    return str(spec).rpartition(":")[2]
 
 
 def sample_seed(seed: int, key: SampleKey) -> int:

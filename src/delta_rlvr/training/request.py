@@ -105,6 +105,11 @@ class RunRequest:
         if resume:
             values |= self._restored(stored_run(folder).get("settings") or {})
         values |= asked | {"output_dir": str(folder)}
+        if asked.get("resume_from_checkpoint") is not None:
+            raise ValueError(
+                "resume_from_checkpoint is not used here: set `resume` to go on from the last checkpoint of `output`, or start "
+                "another run with a checkpoint as `model`"
+            )
         if values.get("eval_every") is not None:
             values |= OF_EVAL_EVERY | {"eval_steps": values["eval_every"]}
         elif values.get("load_best_model_at_end"):
