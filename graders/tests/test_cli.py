@@ -95,6 +95,14 @@ def test_columns_of_one_name_are_refused(tmp_path, capsys):
     assert "x.parquet: 'answer' comes twice" in capsys.readouterr().err
 
 
+def test_math_verify_is_asked_for_before_the_work(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    (tmp_path / "a.jsonl").write_text('{"response": "1", "answer": "1"}\n')
+    for command in (["grade", "--grader", "math-verify"], ["audit"]):
+        assert main([command[0], str(tmp_path / "a.jsonl"), *command[1:]]) == 2
+        assert "math-verify is not installed: pip install" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", [["grade", "--output"], ["audit", "--without-math-verify", "--html"]])
 def test_only_files_of_its_own_are_written_over(tmp_path, capsys, command):
     file, mine, ours = written(tmp_path / "answers.jsonl"), tmp_path / "notes.md", tmp_path / "ours"

@@ -44,6 +44,14 @@ def test_the_steps_are_those_of_a_run_without_scores_and_the_best_weights_are_ta
     assert final["after"]["accuracy"] == final["best"]["accuracy"]
 
 
+def test_a_missing_math_verify_is_named_at_the_start(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    file = tmp_path / "p.jsonl"
+    file.write_text("".join(f'{{"question": "{n}?", "answer": "{n}"}}\n' for n in range(64)))
+    given = ("--task", file, "--reward", "math-verify", "--output", tmp_path / "run")
+    assert "pip install 'rlvr-graders[math-verify]'" in refused(capsys, "train", *ASKED, *given)
+
+
 @pytest.mark.parametrize(
     ("given", "named"),
     [

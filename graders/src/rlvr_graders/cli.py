@@ -97,6 +97,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _grade(rows: list[Answer], options: argparse.Namespace) -> int:
+    if options.grader == "math-verify":
+        _need_math_verify()
     if options.grader in ("math", "exact"):
         # Who gives --extract has the verdicts in any case.
         options.extract, trouble = _where(rows, options, refuse=options.extract is None)
@@ -151,15 +153,18 @@ def _verdicts(rows: list[Answer], grader: str, extract: str | None) -> list[Verd
     return verdicts
 
 
+def _need_math_verify(otherwise: str = "") -> None:
+    if importlib.util.find_spec("math_verify") is None:
+        raise ValueError(f"math-verify is not installed: pip install 'rlvr-graders[math-verify]'{otherwise}")
+
+
 def _audit(rows: list[Answer], options: argparse.Namespace) -> int:
     from .audit import audit
     from .audit_page import page, text
 
     with_math_verify = not options.without_math_verify
-    if with_math_verify and importlib.util.find_spec("math_verify") is None:
-        raise ValueError(
-            "math-verify is not installed: pip install 'rlvr-graders[math-verify]', or --without-math-verify"
-        )
+    if with_math_verify:
+        _need_math_verify(", or --without-math-verify")
     extract, trouble = _where(rows, options)
     result = audit(rows, extract, with_math_verify, lambda line: print(line, file=sys.stderr))
     print(*filter(None, [trouble, text(result)]), sep="\n\n")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import importlib.util
 import inspect
 import math
 import threading
@@ -152,6 +153,8 @@ def custom_function(reward: str | None) -> str | None:
 
 def judged_by(reward: str | None) -> dict[str, Any]:
     """Return the arguments of `get_task` that depend on the reward."""
+    if reward == MATH_VERIFY and importlib.util.find_spec("math_verify") is None:
+        raise RewardError(f"reward={reward!r}: the package is not here: pip install 'rlvr-graders[math-verify]'")
     if reward is None or reward in NAMED:
         return {"grader": reward}
     function = CustomReward(reward)
