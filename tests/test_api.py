@@ -124,7 +124,8 @@ def test_names_may_be_one_text(trained, tmp_path):
         ),
     ],
 )
-def test_values_of_another_kind_are_refused_in_words(call, words):
+def test_values_of_another_kind_are_refused_in_words(call, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     with pytest.raises((ValueError, EvaluationError), match=words):
         call()
 

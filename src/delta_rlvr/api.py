@@ -29,13 +29,12 @@ def train(*, verbose: bool = False, **settings: Any) -> TrainedRun:
 
     Settings have the names of the command's options: those of `TrainOptions` and all of TRL's. `verbose` prints the progress.
     """
-    from rich.console import Console
-
+    from delta_rlvr.terminal import plain_console
     from delta_rlvr.training.progress import Teller
     from delta_rlvr.training.request import RunRequest
     from delta_rlvr.training.session import train
 
-    return train(RunRequest(settings), Teller(Console(emoji=False) if verbose else None))
+    return train(RunRequest(settings), Teller(plain_console() if verbose else None))
 
 
 def compare(
@@ -54,8 +53,7 @@ def compare(
 
     Settings are those of `train`. With `learning_rates` each method is compared at its best learning rate, chosen on other seeds.
     `parallel` is the number of runs at a time. With several processes, ranks other than the first get None."""
-    from rich.console import Console
-
+    from delta_rlvr.terminal import plain_console
     from delta_rlvr.training.compare import compare
     from delta_rlvr.training.request import RunRequest
 
@@ -68,7 +66,7 @@ def compare(
         tuning_seeds=tuning_seeds,
         pass_at=pass_at,
         parallel=parallel,
-        console=Console(emoji=False) if verbose else None,
+        console=plain_console() if verbose else None,
     )
 
 
@@ -77,14 +75,13 @@ def evaluate(
 ) -> EvaluationResult:
     """Sample a model on benchmarks and grade its answers. Settings are the fields of `EvaluationRequest`; the result is written
     to `output`, too."""
-    from rich.console import Console
-
     from delta_rlvr.evaluate.evaluation import EvaluationRequest, evaluate
     from delta_rlvr.evaluate.progress import ConsoleProgress
+    from delta_rlvr.terminal import plain_console
 
     check_names(settings, {one.name for one in fields(EvaluationRequest)}, "evaluate")
     request = EvaluationRequest(model, _listed(benchmarks), **settings)
-    return evaluate(request, ConsoleProgress(Console(emoji=False), request.reward is not None) if verbose else None)
+    return evaluate(request, ConsoleProgress(plain_console(), request.reward is not None) if verbose else None)
 
 
 def explain(model: str, rollouts: str | Path, **settings: Any) -> Explained:

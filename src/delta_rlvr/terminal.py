@@ -11,9 +11,14 @@ from rich.console import Console
 from rich.table import Table
 
 
+def plain_console(**options: Any) -> Console:
+    """Return a console of rich that leaves texts such as ":Zero:", which may be part of a name, as they are."""
+    return Console(emoji=False, **options)
+
+
 def make_console(width: int = 150) -> Console:
     """Return a console as wide as its terminal; in a file, where tables would wrap at 80, of `width` characters."""
-    console = Console(emoji=False)  # names such as ":Zero:" are no emoji
+    console = plain_console()
     if not console.is_terminal:
         console.width = width
     return console

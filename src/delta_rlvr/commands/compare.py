@@ -12,7 +12,7 @@ from rich.table import Table
 from delta_rlvr.commands.options import as_flags, read_request
 from delta_rlvr.commands.parser import CommandParser
 from delta_rlvr.evaluate.seeds import SeedTable, mean_text, p_text
-from delta_rlvr.terminal import say
+from delta_rlvr.terminal import plain_console, say
 from delta_rlvr.training.compare import ComparedRuns, compare
 from delta_rlvr.training.plan import Plan
 from delta_rlvr.words import comma_list, command_line
@@ -54,7 +54,7 @@ def run(arguments: list[str]) -> int:
         numbers["tuning_seeds"] = 1
     elif not mine.learning_rates:
         raise ValueError("--tuning-seeds belongs to --learning-rates: leave it out")
-    console = Console(emoji=False)
+    console = plain_console()
     request = read_request(theirs, vars(mine).keys())
     methods = comma_list(mine.methods)
     done = compare(

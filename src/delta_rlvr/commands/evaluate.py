@@ -15,7 +15,7 @@ from delta_rlvr.commands.flags import as_flags
 from delta_rlvr.evaluate.benchmarks import check_benchmark
 from delta_rlvr.evaluate.compare import compare_many
 from delta_rlvr.evaluate.errors import EvaluationError
-from delta_rlvr.evaluate.evaluation import EvaluationRequest, has_template, rescore, stored_differences
+from delta_rlvr.evaluate.evaluation import OF_QUESTIONS, EvaluationRequest, has_template, rescore, stored_differences
 from delta_rlvr.evaluate.evaluation import evaluate as evaluate_model
 from delta_rlvr.evaluate.progress import ConsoleProgress
 from delta_rlvr.evaluate.results import EvaluationResult
@@ -35,7 +35,7 @@ from delta_rlvr.score_units import score_unit
 from delta_rlvr.specs import shown_spec
 from delta_rlvr.tasks.custom_reward import custom_function
 from delta_rlvr.tasks.templates import TEMPLATES
-from delta_rlvr.terminal import make_console, plain_warnings
+from delta_rlvr.terminal import make_console, plain_console, plain_warnings
 from delta_rlvr.words import comma_list
 from rlvr_graders.extract import EXTRACTORS
 
@@ -155,7 +155,7 @@ def run(args: argparse.Namespace) -> int:
 _OF_SERVER = ("api", "concurrency", "timeout", "retries", "api_key_env")
 _OF_PROCESS = ("batch_size", "device", "dtype")
 _OF_SAMPLING = ("max_tokens", "temperature", "top_p", "stop", "server", *_OF_SERVER, *_OF_PROCESS)
-_OF_QUESTIONS = ("model", "preset", "limit", "style", "template", "template_text", "extract", "reward", "k")
+_OF_REQUEST = ("model", "preset", *OF_QUESTIONS, "k")
 
 
 def _check_used(args: argparse.Namespace) -> None:
@@ -169,7 +169,7 @@ def _check_used(args: argparse.Namespace) -> None:
             raise EvaluationError(f"{why}: leave {', '.join(flags)} out")
 
     if args.compare:
-        refuse((*_OF_QUESTIONS, *_OF_SAMPLING), "--compare reads stored results")
+        refuse((*_OF_REQUEST, *_OF_SAMPLING), "--compare reads stored results")
     elif args.samples:
         refuse((*_OF_SAMPLING, "seed"), "--samples reads stored completions")
     elif args.server:
@@ -297,7 +297,7 @@ def _select(args: argparse.Namespace, request: EvaluationRequest, console: Conso
 
     run_folder = Path(args.select)
     if args.list:
-        errors = Console(stderr=True, emoji=False, soft_wrap=True, highlight=False)
+        errors = plain_console(stderr=True, soft_wrap=True, highlight=False)
         for one in checkpoints(run_folder, errors.print).values():
             result = selection_result_path(run_folder, rule, one.name)
             if not (result.is_file() and EvaluationResult.load(result).complete):

@@ -25,7 +25,8 @@ from delta_rlvr.runs.layout import RUN
 from delta_rlvr.tasks.contents import content_digest
 from delta_rlvr.tasks.templates import TEMPLATES
 
-_OF_QUESTIONS = ("limit", "style", "template", "template_text", "extract", "reward")
+OF_QUESTIONS = ("limit", "style", "template", "template_text", "extract", "reward")
+"""The settings of a request that its questions are loaded with."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ def rescore(
         benchmarks = load_benchmarks(names, **_question_options(_settled(request, names)))
     else:
         defaults = EvaluationRequest()
-        given = [name for name in ("preset", *_OF_QUESTIONS) if getattr(request, name) != getattr(defaults, name)]
+        given = [name for name in ("preset", *OF_QUESTIONS) if getattr(request, name) != getattr(defaults, name)]
         if given:
             raise EvaluationError(
                 f"{path} has its own settings of the questions: leave {', '.join(f'`{name}`' for name in given)} out, or add "
@@ -287,7 +288,7 @@ def _load_model(request: EvaluationRequest) -> tuple[Any, Any]:
 
 def _question_options(request: EvaluationRequest) -> dict[str, Any]:
     """Return the options of `load_benchmark` from a request."""
-    given = {key: getattr(request, key) for key in _OF_QUESTIONS}
+    given = {key: getattr(request, key) for key in OF_QUESTIONS}
     if request.server and request.api == "completions":
         if request.style == "chat":
             raise EvaluationError("style='chat': the completions API takes plain text; use api='chat'")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from delta_rlvr.files import is_number
@@ -21,10 +22,7 @@ def differences(runs: Sequence[RunReader], scores: Sequence[Mapping[str, Any]]) 
     """
     scored = [_facts(run, score["after"]) for run, score in zip(runs, scores, strict=True) if score["after"]]
 
-    def differ(name: str) -> bool:
-        known = [one[name] for one in scored if one[name] is not None]
-        return any(value != known[0] for value in known)
-
+    differ = partial(_differ, scored)
     asked = differ("digests")
     names = [name for name in ("prompt", "extract", "samples", *_SAMPLING) if differ(name)]
     # A grader that is named and the same one by default give equal digests.
@@ -41,16 +39,19 @@ def script_differences(runs: Sequence[RunReader], scores: Sequence[Mapping[str, 
     scored = [run.info.get("settings") for run, score in zip(runs, scores, strict=True) if score["after"]]
     settings = [one for one in scored if isinstance(one, dict)]
 
-    def differ(name: str) -> bool:
-        known = [one[name] for one in settings if one.get(name) is not None]
-        return any(value != known[0] for value in known)
-
+    differ = partial(_differ, settings)
     names = []
     if evaluated and differ(f"eval_dataset{CONTENT}"):
         names.append(_named("eval_dataset", [f"{one['eval_rows']} rows" for one in settings if one.get("eval_rows")]))
     if any(map(differ, (f"reward{CONTENT}", f"reward_settings{CONTENT}", "reward_weights"))):
         names.append("reward functions or their settings")
     return listed(names)
+
+
+def _differ(facts: Sequence[Mapping[str, Any]], name: str) -> bool:
+    """Return whether a fact differs where it is known."""
+    known = [one[name] for one in facts if one.get(name) is not None]
+    return any(value != known[0] for value in known)
 
 
 def _facts(run: RunReader, score: Mapping[str, Any]) -> dict[str, Any]:

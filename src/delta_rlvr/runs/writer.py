@@ -107,23 +107,12 @@ class RunWriter:
         folder, new = Path(path), plain(asdict(description))
         info = _info_to_resume(folder, new)
         settings, before = new["settings"], info.get("settings", {})
-        for name in (key for key in settings if step and key.endswith(CONTENT)):
-            what = name.removesuffix(CONTENT)
-            if what == "eval_dataset" and settings[name] is None:  # the rest of the run is not evaluated
-                continue
-            if not accept_changed and before.get(name) not in (None, settings[name]):
-                script = f"train_dataset{CONTENT}" in settings
-                edited = (
-                    f"{'the code of' if script else 'the file that'} `{what}`{'' if script else ' names'} has changed"
-                )
-                if what in ("train_dataset", "eval_dataset"):  # of a script
-                    rows = [one.get(what.replace("dataset", "rows")) for one in (before, settings)]
-                    edited = f"`{what}` has other rows" + (f" ({rows[0]}, now {rows[1]})" if rows[0] != rows[1] else "")
-                elif what == "reward_settings":
-                    edited = "the settings of its reward functions, or numbers that they read, have changed"
-                raise _changed(folder, edited, settings)
-        if step and not accept_changed and _other_reward(before, settings):
-            raise _changed(folder, f"`reward` has changed from {before['reward']} to {settings['reward']}", settings)
+        if step and not accept_changed and (changes := [*_changes(before, settings)]):
+            raise RunFolderError(
+                f"{folder}: {changes[0]}, so that later steps would differ from earlier ones: restore it, resume anyway with "
+                f"`{'trainer.train(..., accept_changed=True)' if _of_a_script(settings) else 'accept_changed'}` (run.json records it), "
+                "or start another run in a new folder"
+            )
         given = [name for name in _OF_THE_OPTIMIZER if step and name in before and name in settings]
         for name in (one for one in given if before[one] != settings[one]):
             raise RunFolderError(
@@ -317,13 +306,27 @@ def _info_to_resume(folder: Path, new: Mapping[str, Any]) -> dict[str, Any]:
     return dict(info)
 
 
-def _changed(folder: Path, what: str, settings: Mapping[str, Any]) -> RunFolderError:
-    script = f"train_dataset{CONTENT}" in settings
-    return RunFolderError(
-        f"{folder}: {what} since this run began, so that later steps would differ from earlier ones: restore it, resume anyway with "
-        f"`{'trainer.train(..., accept_changed=True)' if script else 'accept_changed'}` (run.json records it), or start another run in "
-        "a new folder"
-    )
+def _of_a_script(settings: Mapping[str, Any]) -> bool:
+    return f"train_dataset{CONTENT}" in settings
+
+
+def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence part for each change of code or data since a run began. What was not stored, or is not evaluated from now on,
+    has not changed."""
+    script = _of_a_script(now)
+    for name in (one for one in now if one.endswith(CONTENT) and before.get(one) not in (None, now[one])):
+        what = name.removesuffix(CONTENT)
+        if what == "eval_dataset" and now[name] is None:
+            continue
+        changed = f"the code of `{what}` has changed" if script else f"the file that `{what}` names has changed"
+        if what in ("train_dataset", "eval_dataset"):
+            rows = [one.get(what.replace("dataset", "rows")) for one in (before, now)]
+            changed = f"`{what}` has other rows" + (f" ({rows[0]}, now {rows[1]})" if rows[0] != rows[1] else "")
+        elif what == "reward_settings":
+            changed = "the settings of its reward functions, or numbers that they read, have changed"
+        yield f"{changed} since this run began"
+    if _other_reward(before, now):
+        yield f"`reward` has changed from {before['reward']} to {now['reward']} since this run began"
 
 
 def _other_reward(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:

@@ -19,13 +19,13 @@ from delta_rlvr.evaluate.seeds import SeedTable, few_problems, gap_text, seed_ta
 from delta_rlvr.files import locked, write_json
 from delta_rlvr.objectives import get_method
 from delta_rlvr.report import write_report
-from delta_rlvr.runs import read_run
+from delta_rlvr.runs import RunReader
 from delta_rlvr.runs.layout import COMPARISON, EVALUATIONS, RUN
 from delta_rlvr.score_units import ScoreUnit, score_unit
 from delta_rlvr.tasks.custom_reward import custom_function
 from delta_rlvr.terminal import say
 from delta_rlvr.testing import try_rule
-from delta_rlvr.training.plan import Making, Plan, folder_name, place_of, runs_at_a_time, scored_info
+from delta_rlvr.training.plan import Making, Plan, folder_name, place_of, runs_at_a_time, scored_run
 from delta_rlvr.training.progress import Teller
 from delta_rlvr.training.request import RunRequest
 from delta_rlvr.training.tuning import TunedRate, check_rates, tuned_sentence
@@ -239,7 +239,8 @@ def conclude(
     places = {
         method: {seed: place_of(folder, method, seed, chosen.get(method)) for seed in seeds} for method in methods
     }
-    infos = {place: scored_info(place) for by_seed in places.values() for place in by_seed.values()}
+    runs = {place: scored_run(place) for by_seed in places.values() for place in by_seed.values()}
+    infos = {place: run.info for place, run in runs.items()}
     scores = {
         method: {seed: float(infos[place]["final"]["after"]["accuracy"]) for seed, place in by_seed.items()}
         for method, by_seed in places.items()
@@ -251,19 +252,19 @@ def conclude(
     asked = f", {counted(problems, 'problem')} each" if problems else ""
     unit = score_unit(custom_function(settings.get("reward")))
     starts = [
-        None if run_scores_unlike(read_run(place).evaluations) else (info["final"].get("before") or {}).get("accuracy")
-        for place, info in infos.items()
+        None if run_scores_unlike(run.evaluations) else (run.info["final"].get("before") or {}).get("accuracy")
+        for run in runs.values()
     ]
     rates = [None if tuned else (info.get("settings") or {}).get("learning_rate") for info in infos.values()]
     effects = {
-        method: without_effect(line for place in by_seed.values() for line in read_run(place).metrics)
+        method: without_effect(line for place in by_seed.values() for line in runs[place].metrics)
         for method, by_seed in places.items()
     }
     compared = seed_table(scores, unit, few_problems(problems, settings.get("eval_problems")), starts, rates, effects)
     title = (
         f"held-out {unit.score} after training{', in %' if unit.sign else ''} ({counted(len(seeds), 'seed')}{asked})"
     )
-    further = _further(places, infos, unit, pass_at)
+    further = _further(places, runs, unit, pass_at)
     page = folder / "report.html"
     done = ComparedRuns(folder, compared, title, page, further, pass_at, words)
     stored: dict[str, Any] = {
@@ -286,9 +287,10 @@ def conclude(
 
 
 def _further(
-    places: Mapping[str, Mapping[int, Path]], infos: Mapping[Path, dict[str, Any]], unit: ScoreUnit, pass_at: int | None
+    places: Mapping[str, Mapping[int, Path]], runs: Mapping[Path, RunReader], unit: ScoreUnit, pass_at: int | None
 ) -> list[Further]:
     """Return the greedy score, pass@k and entropy of each method, where its runs have them."""
+    infos = {place: run.info for place, run in runs.items()}
     finals = {
         method: {seed: infos[place]["final"]["after"] for seed, place in own.items()} for method, own in places.items()
     }
@@ -306,7 +308,7 @@ def _further(
             rows[method].mean if method in rows else None,
             gap_text(rows[method].difference, unit) if method in rows else "-",
             _mean([_pass_at(place, pass_at) for place in own.values()]) if pass_at else None,
-            _mean([_last_entropy(place) for place in own.values()]),
+            _mean([_last_entropy(runs[place]) for place in own.values()]),
             _mean([(infos[place]["final"].get("best") or {}).get("accuracy") for place in own.values()]),
         )
         for method, own in places.items()
@@ -330,6 +332,6 @@ def _pass_at(place: Path, k: int) -> float | None:
     return statistics.fmean(pass_at_k(scores, k) for scores in rows)
 
 
-def _last_entropy(place: Path) -> float | None:
-    values = read_run(place).series("entropy")[1][-ENTROPY_STEPS:]
+def _last_entropy(run: RunReader) -> float | None:
+    values = run.series("entropy")[1][-ENTROPY_STEPS:]
     return statistics.fmean(values) if values else None

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from delta_rlvr.exit_codes import WorkFailed
-from delta_rlvr.runs import read_run
+from delta_rlvr.runs import RunReader, read_run
 from delta_rlvr.runs.layout import EVALUATIONS, METRICS, RUN
 from delta_rlvr.runs.recorder import learnt_nothing
 from delta_rlvr.score_units import score_unit
@@ -330,13 +330,13 @@ def check_same(place: Path, started: dict[str, Any], settings: dict[str, Any]) -
         )
 
 
-def scored_info(place: Path) -> dict[str, Any]:
-    """Return the `run.json` of a run; refuse a run without a held-out score after training."""
-    info = read_run(place).info
-    if "after" not in (info.get("final") or {}):
+def scored_run(place: Path) -> RunReader:
+    """Return a run; refuse one without a held-out score after training."""
+    run = read_run(place)
+    if "after" not in (run.info.get("final") or {}):
         raise ValueError(f"{place} has no held-out score: finish that run, or delete its folder")
-    return info
+    return run
 
 
 def score(place: Path) -> float:
-    return float(scored_info(place)["final"]["after"]["accuracy"])
+    return float(scored_run(place).info["final"]["after"]["accuracy"])

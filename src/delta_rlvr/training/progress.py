@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from delta_rlvr.terminal import say
+from delta_rlvr.terminal import plain_console, say
 from delta_rlvr.words import duration
 
 _LOG_WIDTH = 110  # rich would assume 80 for a file
@@ -53,7 +53,7 @@ class Teller:
         """From now on, append to this file too."""
         # Buffered by line, so that the log of a killed run is complete. `__exit__` closes it.
         file = path.open("a", encoding="utf-8", buffering=1)
-        self._log = Console(file=file, emoji=False, width=_LOG_WIDTH, color_system=None)
+        self._log = plain_console(file=file, width=_LOG_WIDTH, color_system=None)
         for text in self._before_log:
             self.log(text)
         self._before_log.clear()
